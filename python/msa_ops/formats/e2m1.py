@@ -1,0 +1,47 @@
+"""E2M1, the four-bit float of NVFP4 and MXFP4: magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign bit.
+
+Source: OCP Microscaling Formats Specification v1.0, section 5.3.3. Two codes share a byte, the one of the lower
+index in the low nibble.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MAX = 6.0
+MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+VALUES = MAGNITUDES + tuple(-magnitude for magnitude in MAGNITUDES)
+"""Value of each of the 16 codes; code 8 is -0."""
+
+DECISION_POINTS = ((0.25, 0), (0.75, 2), (1.25, 2), (1.75, 4), (2.5, 4), (3.5, 6), (5.0, 6))
+"""Midpoints of neighbouring magnitudes and the code that the tie goes to (the even one)."""
+
+
+def encode(x: Tensor) -> Tensor:
+    """Codes (uint8, 0 to 15, one a byte) of fp32 values.
+
+    Nearest, ties to the even code, saturating at 6. What rounds to zero is code 0, never -0; so is NaN.
+    """
+    magnitude = x.abs()
+    code = torch.zeros_like(x, dtype=torch.uint8)
+    for index, (point, tie) in enumerate(DECISION_POINTS):
+        above = magnitude >= point if tie == index + 1 else magnitude > point
+        code += above.to(torch.uint8)
+    return torch.where((x < 0) & (code > 0), code | 8, code)
+
+
+def decode(codes: Tensor) -> Tensor:
+    """fp32 values of codes, one a byte; the high nibble is ignored."""
+    return torch.tensor(VALUES, device=codes.device)[(codes & 15).long()]
+
+
+def pack(codes: Tensor) -> Tensor:
+    """[..., n] codes, one a byte -> [..., n / 2] bytes."""
+    pairs = codes.unflatten(-1, (-1, 2))
+    return pairs[..., 0] | (pairs[..., 1] << 4)
+
+
+def unpack(data: Tensor) -> Tensor:
+    """[..., n / 2] bytes -> [..., n] codes, one a byte."""
+    return torch.stack((data & 15, data >> 4), dim=-1).flatten(-2)

@@ -1,0 +1,65 @@
+"""NVFP4: E2M1 codes in groups of 16 that share one E4M3 scale, and optionally one fp32 scale for the tensor.
+
+The contract "m31" of MiniMax-M3.1 (what `quantize` does by default):
+scale = E4M3(clamp(amax / 6, 1/512, 448)); the value is divided by the stored scale and rounded to nearest even;
+-0 is never written; there is no tensor scale; an all-zero group has scale byte 0x01 and codes 0.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from msa_ops.formats import e2m1, e4m3
+
+GROUP = 16
+M31_SCALE_FLOOR = e4m3.SMALLEST
+DIVISIONS = ("divide", "reciprocal")
+
+
+def quantize(
+    x: Tensor,
+    *,
+    global_scale: Tensor | None = None,
+    scale_floor: float = M31_SCALE_FLOOR,
+    division: str = "divide",
+) -> tuple[Tensor, Tensor]:
+    """Packed codes [..., n / 2] uint8 and E4M3 scale bytes [..., n / 16] uint8 (linear) of x [..., n].
+
+    `global_scale`: fp32 scalar g; a value is code x scale x g. `scale_floor`: lower clamp of a group's scale
+    (0 for writers that have none). `division`: "divide" by the stored scale, or multiply by its fp32
+    "reciprocal", which can move a value across a decision point. A NaN becomes code 0 and does not take part in
+    its group's maximum. A group whose stored scale is 0 gets codes 0.
+    """
+    groups = x.float().unflatten(-1, (-1, GROUP))
+    amax = groups.abs().nan_to_num(nan=0.0, posinf=torch.inf).amax(-1)
+    wanted = amax / e2m1.MAX
+    if global_scale is not None:
+        wanted = wanted / global_scale
+    scales = e4m3.to_bytes(wanted.clamp(scale_floor, e4m3.MAX))
+    step = e4m3.from_bytes(scales)
+    if global_scale is not None:
+        step = step * global_scale
+    step = step.unsqueeze(-1)
+    scaled = groups / step if division == "divide" else groups * step.reciprocal()
+    codes = e2m1.encode(torch.where(step > 0, scaled, 0.0))
+    return e2m1.pack(codes.flatten(-2)), scales
+
+
+def dequantize(
+    codes: Tensor,
+    scales: Tensor,
+    *,
+    global_scale: Tensor | None = None,
+    rounding: str = "exact",
+) -> Tensor:
+    """fp32 values [..., n] of packed codes [..., n / 2] and linear scale bytes [..., n / 16].
+
+    `rounding`: "exact" gives code x scale; "e4m3" rounds that product to E4M3 (nearest even, saturating at 448).
+    The tensor scale is applied after the rounding. A NaN scale byte gives NaN.
+    """
+    values = e2m1.decode(e2m1.unpack(codes)).unflatten(-1, (-1, GROUP))
+    values = (values * e4m3.from_bytes(scales).unsqueeze(-1)).flatten(-2)
+    if rounding == "e4m3":
+        values = e4m3.round_to(values)
+    return values if global_scale is None else values * global_scale

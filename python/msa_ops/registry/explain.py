@@ -1,0 +1,127 @@
+"""Which backend an op would run on, and all reasons why the others would not, on any chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from msa_ops.registry import overrides, plugins
+from msa_ops.registry import platform as platforms
+from msa_ops.registry.overrides import Override
+from msa_ops.registry.platform import Platform
+from msa_ops.registry.refusal import Refusal
+
+if TYPE_CHECKING:
+    from msa_ops.registry.selection import Selector
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One backend's standing for one call."""
+
+    backend: str
+    provider: str
+    band: str
+    chosen: bool
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def state(self) -> str:
+        return "chosen" if self.chosen else "refused" if self.refusals else "outranked"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The choice for one call. `choice` is None when no backend can serve it."""
+
+    op: str
+    platform: str
+    facts: Mapping[str, Any]
+    override: str | None
+    choice: str | None
+    verdicts: tuple[Verdict, ...]
+    failures: tuple[tuple[str, Refusal], ...]
+
+    def reasons(self) -> str:
+        """One line a reason, every backend included."""
+        lines = []
+        for verdict in self.verdicts:
+            lines.append(f"  {verdict.backend} ({verdict.provider}, {verdict.band}): {verdict.state}")
+            lines += [f"    {refusal}" for refusal in verdict.refusals]
+        for provider, refusal in self.failures:
+            lines.append(f"  plugin {provider}: not loaded\n    {refusal}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
+        wish = f", asked for: {self.override}" if self.override else ""
+        return f"{self.op} on {self.platform}: {self.choice or 'nothing'}{wish}\n  call: {facts}\n{self.reasons()}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, with every reason's code, message and hint."""
+        return {
+            "op": self.op,
+            "platform": self.platform,
+            "facts": {name: _plain(value) for name, value in self.facts.items()},
+            "override": self.override,
+            "choice": self.choice,
+            "backends": [
+                {
+                    "name": verdict.backend,
+                    "provider": verdict.provider,
+                    "band": verdict.band,
+                    "state": verdict.state,
+                    "refusals": [asdict(refusal) for refusal in verdict.refusals],
+                }
+                for verdict in self.verdicts
+            ],
+            "plugin_failures": {provider: asdict(refusal) for provider, refusal in self.failures},
+        }
+
+
+def explain(op: str, platform: str | Platform = "cpu", facts: Mapping[str, Any] | None = None) -> Explanation:
+    """Explains the choice for `op` on a chip that need not be there.
+
+    `platform`: a name for `Platform.parse` ("sm_103a", "sm_100a, cuda=12.9", "gfx950", "cpu") or a Platform.
+    `facts`: properties of the call that differ from the op's defaults (M3.1-Flash decode on one GPU).
+    Raises UnknownOpError, or ValueError for an unknown chip or fact.
+    """
+    from msa_ops.registry.selection import SELECTOR
+
+    plugins.load_once()
+    spec = SELECTOR.store.op(op)
+    values = spec.facts_type()
+    unknown = set(facts or {}) - set(values.__dataclass_fields__)
+    if unknown:
+        raise ValueError(
+            f"facts: {op} has no {', '.join(sorted(unknown))}; known: {', '.join(values.__dataclass_fields__)}"
+        )
+    chip = platforms.parse(platform) if isinstance(platform, str) else platform
+    return explain_with(SELECTOR, op, chip, replace(values, **dict(facts or {})), overrides.current(op))
+
+
+def explain_with(selector: Selector, op: str, platform: Platform, facts: Any, override: Override) -> Explanation:
+    """The explanation for given facts and override."""
+    verdicts: list[Verdict] = []
+    choice = None
+    for backend in selector.store.backends(op):
+        wanted = override.backend in (None, backend.name)
+        refusals = selector.refusals(backend, platform, facts, automatic=override.backend is None)
+        chosen = choice is None and wanted and (not refusals or (override.unsafe and override.backend is not None))
+        if chosen:
+            choice = backend.name
+        verdicts.append(Verdict(backend.name, backend.provider, backend.band.name.lower(), chosen, refusals))
+    return Explanation(
+        op=op,
+        platform=str(platform),
+        facts={name: getattr(facts, name) for name in facts.__dataclass_fields__},
+        override=f"{override.backend} (by {override.source})" if override.backend else None,
+        choice=choice,
+        verdicts=tuple(verdicts),
+        failures=tuple(selector.store.failures()),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -1,0 +1,108 @@
+"""The choice of a backend: filter, then band, then declared order, then name. Total and deterministic.
+
+The choice depends on the platform, the override in force and the op's facts, and on nothing else; these are the
+key of the cache. When no backend in reach looks at facts, they are not even computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msa_ops.registry import overrides, plugins
+from msa_ops.registry.backend import Backend
+from msa_ops.registry.errors import BackendRefusedError, NoBackendError, UnknownBackendError, UnknownOpError
+from msa_ops.registry.overrides import Override
+from msa_ops.registry.platform import Platform
+from msa_ops.registry.refusal import Refusal
+from msa_ops.registry.store import STORE, Store
+
+
+class _Candidates:
+    """Backends that the platform and the override leave, best first, with the choices made so far."""
+
+    def __init__(self, backends: list[Backend]) -> None:
+        self.backends = backends
+        self.needs_facts = not backends or backends[0].needs_facts
+        self.by_facts: dict[Any, Backend] = {}
+
+
+class Selector:
+    """Selection over one store. Thread-safe: caches are only ever replaced or added to."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._generation = -1
+        self._cache: dict[tuple[str, Platform, Override], _Candidates] = {}
+
+    def choose(self, op: str, platform: Platform, override: Override, facts: Callable[[], Any]) -> Backend:
+        """The backend for a call.
+
+        Raises UnknownBackendError, BackendRefusedError (asked for by name and refused) or NoBackendError, each
+        with all reasons.
+        """
+        if self._generation != self.store.generation:
+            self._cache = {}
+            self._generation = self.store.generation
+        key = (op, platform, override)
+        candidates = self._cache.get(key)
+        if candidates is None:
+            candidates = self._cache[key] = self._candidates(op, platform, override)
+        if not candidates.needs_facts:
+            return candidates.backends[0]
+        values = facts()
+        backend = candidates.by_facts.get(values)
+        if backend is None:
+            backend = candidates.by_facts[values] = self._first(op, platform, override, candidates, values)
+        return backend
+
+    def refusals(self, backend: Backend, platform: Platform, facts: Any, automatic: bool) -> tuple[Refusal, ...]:
+        """All reasons why the backend cannot serve the call; with `automatic`, also why it is not chosen unasked."""
+        reasons = backend.platform_refusals(platform) + backend.call_refusals(platform, facts)
+        return reasons + (backend.automatic_refusals(platform) if automatic else ())
+
+    def _candidates(self, op: str, platform: Platform, override: Override) -> _Candidates:
+        unknown = sorted(overrides.environment_ops() - set(self.store.ops()))
+        if unknown:
+            raise UnknownOpError(f"{overrides.ENVIRONMENT} names unknown ops: {', '.join(unknown)}")
+        backends = self.store.backends(op)
+        if override.backend is not None:
+            named = [backend for backend in backends if backend.name == override.backend]
+            if not named:
+                known = ", ".join(backend.name for backend in backends)
+                raise UnknownBackendError(
+                    f"backend {override.backend!r} of {op} (asked for by {override.source}) is unknown; known: {known}"
+                )
+            return (
+                _Candidates(named) if override.unsafe or not named[0].platform_refusals(platform) else _Candidates([])
+            )
+        return _Candidates(
+            [
+                backend
+                for backend in backends
+                if not backend.platform_refusals(platform) and not backend.automatic_refusals(platform)
+            ]
+        )
+
+    def _first(self, op: str, platform: Platform, override: Override, candidates: _Candidates, facts: Any) -> Backend:
+        for backend in candidates.backends:
+            if override.unsafe or not backend.call_refusals(platform, facts):
+                return backend
+        from msa_ops.registry.explain import explain_with
+
+        text = explain_with(self, op, platform, facts, override).reasons()
+        if override.backend is not None:
+            raise BackendRefusedError(
+                f"{op}: backend {override.backend!r}, asked for by {override.source}, cannot serve this call on "
+                f"{platform}:\n{text}"
+            )
+        raise NoBackendError(f"{op}: no backend can serve this call on {platform}:\n{text}")
+
+
+SELECTOR = Selector(STORE)
+
+
+def choose(op: str, platform: Platform, call: str | None, facts: Callable[[], Any]) -> Backend:
+    """The backend for a call in this process, plugins and overrides included."""
+    plugins.load_once()
+    return SELECTOR.choose(op, platform, overrides.current(op, call), facts)

@@ -1,0 +1,107 @@
+"""Where the contract suite runs an op: every backend that this machine can execute.
+
+A contract module sets `OP = "name"` and takes the fixture `target`; it then runs once for each backend of the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import msa_ops  # noqa: F401  (registers the ops)
+from msa_ops.registry import STORE
+from msa_ops.registry import platform as platforms
+from msa_ops.registry.op import OpSpec, Tolerance
+
+
+@dataclass(frozen=True)
+class Target:
+    """One backend of one op on one device of this machine."""
+
+    op: str
+    backend: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.backend}-{self.device}"
+
+    @property
+    def spec(self) -> OpSpec:
+        return STORE.op(self.op)
+
+    def run(self, args: Any, outs: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+        """Calls the op through torch on this backend, as a user would. Results come back on the CPU.
+
+        Arguments are moved to the device; mutated ones are copied back. A call that the backend refuses because
+        of its limits skips the test, with the reasons.
+        """
+        moved = args if self.device == "cpu" else self._moved(args)
+        self._skip_if_refused(moved)
+        values = {name: getattr(moved, name) for name in moved.__dataclass_fields__}
+        packet = getattr(torch.ops.msa_ops, self.op)
+        if outs is None:
+            results = packet.default(**values, backend=self.backend)
+            results = (results,) if isinstance(results, Tensor) else tuple(results)
+        else:
+            results = tuple(out.to(self.device) for out in outs)
+            packet.out(**values, backend=self.backend, **dict(zip(self.spec.outputs, results, strict=True)))
+            for out, result in zip(outs, results, strict=True):
+                out.copy_(result)
+        for name in self.spec.mutates if moved is not args else ():
+            original = getattr(args, name)
+            if original is not None:
+                original.copy_(getattr(moved, name))
+        return tuple(result.cpu() for result in results)
+
+    def _moved(self, args: Any) -> Any:
+        return type(args)(
+            **{
+                name: value.to(self.device) if isinstance(value := getattr(args, name), Tensor) else value
+                for name in args.__dataclass_fields__
+            }
+        )
+
+    def _skip_if_refused(self, args: Any) -> None:
+        backend = next(b for b in STORE.backends(self.op) if b.name == self.backend)
+        if not backend.needs_facts:
+            return
+        self.spec.check(args)
+        platform = platforms.of_device(torch.device(self.device))
+        reasons = backend.call_refusals(platform, self.spec.facts(args))
+        if reasons:
+            pytest.skip(f"{self.backend} refuses: " + "; ".join(map(str, reasons)))
+
+
+def targets(op: str) -> list[Target]:
+    """All backends of `op` that can be executed here."""
+    devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+    found = []
+    for device in devices:
+        platform = platforms.of_device(torch.device(device))
+        found += [
+            Target(op, backend.name, device)
+            for backend in STORE.backends(op)
+            if not backend.platform_refusals(platform)
+        ]
+    return found
+
+
+def assert_close(result: Tensor, expected: Tensor, tolerance: Tolerance, what: str = "result") -> None:
+    """Fails unless the result is within the tolerance; NaN equals NaN, infinities must agree."""
+    assert result.shape == expected.shape, f"{what}: shape {list(result.shape)}, expected {list(expected.shape)}"
+    if tolerance.exact:
+        assert torch.equal(result, expected.to(result.dtype)), f"{what}: bits differ"
+        return
+    result, expected = result.double(), expected.double()
+    bound = tolerance.atol + tolerance.rtol * expected.abs()
+    same = (result == expected) | (result.isnan() & expected.isnan())
+    wrong = ~(same | ((result - expected).abs() <= bound))
+    share = wrong.double().mean().item() if wrong.numel() else 0.0
+    if share > tolerance.mismatch:
+        worst = torch.where(same, 0.0, (result - expected).abs()).nan_to_num(nan=torch.inf).max().item()
+        raise AssertionError(f"{what}: {share:.3%} outside rtol {tolerance.rtol} atol {tolerance.atol}, worst {worst}")
