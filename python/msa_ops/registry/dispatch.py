@@ -41,6 +41,7 @@ class Dispatcher:
     def fake(self, *args: Any, backend: str | None = None, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         call = self.spec.args(*args, **kwargs)
         self.spec.check(call)
+        self._device(call)
         results = self.spec.meta(call)
         return results[0] if len(results) == 1 else results
 
@@ -48,6 +49,7 @@ class Dispatcher:
         outs = tuple(kwargs.pop(name) for name in self.spec.outputs)
         call = self.spec.args(*args, **kwargs)
         self.spec.check(call)
+        self._device(call)
         self._check_outs(call, outs)
 
     def run(self, call: Any, backend: str | None, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:

@@ -80,24 +80,38 @@ class Explanation:
         }
 
 
-def explain(op: str, platform: str | Platform = "cpu", facts: Mapping[str, Any] | None = None) -> Explanation:
+def explain(
+    op: str,
+    platform: str | Platform | None = None,
+    facts: Mapping[str, Any] | None = None,
+    *,
+    call: Mapping[str, Any] | None = None,
+) -> Explanation:
     """Explains the choice for `op` on a chip that need not be there.
 
-    `platform`: a name for `Platform.parse` ("sm_103a", "sm_100a, cuda=12.9", "gfx950", "cpu") or a Platform.
-    `facts`: properties of the call that differ from the op's defaults (M3.1-Flash decode on one GPU).
-    Raises UnknownOpError, or ValueError for an unknown chip or fact.
+    `platform`: a name for `parse_platform` ("sm_103a", "sm_100a, cuda=12.9", "gfx950", "cpu"), a Platform, or None
+    for this machine. `call`: the arguments of a call by name, as one would pass them to the op; without it the
+    op's defaults stand (the decode step of M3.1-Flash on one GPU). `facts`: properties that differ from those.
+    Raises UnknownOpError, or ValueError for an unknown chip or fact or bad arguments.
     """
     from msa_ops.registry.selection import SELECTOR
 
     plugins.load_once()
     spec = SELECTOR.store.op(op)
-    values = spec.facts_type()
+    if call is None:
+        values = spec.facts_type()
+    else:
+        args = spec.args(**call)
+        spec.check(args)
+        values = spec.facts(args)
     unknown = set(facts or {}) - set(values.__dataclass_fields__)
     if unknown:
-        raise ValueError(
-            f"facts: {op} has no {', '.join(sorted(unknown))}; known: {', '.join(values.__dataclass_fields__)}"
-        )
-    chip = platforms.parse(platform) if isinstance(platform, str) else platform
+        known = ", ".join(values.__dataclass_fields__)
+        raise ValueError(f"facts: {op} has no {', '.join(sorted(unknown))}; known: {known}")
+    if platform is None:
+        chip = platforms.this_machine()
+    else:
+        chip = platforms.parse(platform) if isinstance(platform, str) else platform
     return explain_with(SELECTOR, op, chip, replace(values, **dict(facts or {})), overrides.current(op))
 
 

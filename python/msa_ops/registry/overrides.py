@@ -13,7 +13,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msa_ops.registry.errors import UnknownBackendError
+from msa_ops.registry.errors import UnknownBackendError, UnknownOpError
+from msa_ops.registry.store import STORE
 
 ENVIRONMENT = "MSA_OPS_BACKEND"
 UNSAFE_ENVIRONMENT = "MSA_OPS_UNSAFE"
@@ -72,7 +73,11 @@ def _from_environment(op: str) -> Override:
     global _parsed
     text, unsafe = os.environ.get(ENVIRONMENT, ""), os.environ.get(UNSAFE_ENVIRONMENT, "")
     if (text, unsafe) != _parsed[:2]:
-        _parsed = (text, unsafe, parse_environment(text, unsafe == "1"))
+        wishes = parse_environment(text, unsafe == "1")
+        unknown = sorted(set(wishes) - {ALL_OPS, *STORE.ops()})
+        if unknown:
+            raise UnknownOpError(f"{ENVIRONMENT}: unknown op {', '.join(unknown)}; known: {', '.join(STORE.ops())}")
+        _parsed = (text, unsafe, wishes)
     wishes = _parsed[2]
     return wishes.get(op) or wishes.get(ALL_OPS) or AUTOMATIC
 
@@ -87,9 +92,3 @@ def current(op: str, call: str | None = None) -> Override:
         if wish is not None:
             return wish
     return _from_environment(op)
-
-
-def environment_ops() -> set[str]:
-    """Op names that the environment speaks of; the registry rejects those it does not know."""
-    _from_environment("")
-    return set(_parsed[2]) - {ALL_OPS}

@@ -142,29 +142,44 @@ def of_device(device: torch.device) -> Platform:
 
 
 @functools.cache
+def this_machine() -> Platform:
+    """The platform of the first GPU of this machine, else the CPU. Creates no CUDA context."""
+    from msa_ops import _C
+
+    driver = _C.query_cuda_driver()
+    if not driver.devices:
+        return CPU
+    first = driver.devices[0]
+    return _nvidia(first.major, first.minor, first.name, first.multiprocessors, driver.version)
+
+
+@functools.cache
 def _of_cuda_device(index: int) -> Platform:
     properties = torch.cuda.get_device_properties(index)
     if torch.version.hip:
-        arch, vendor = properties.gcnArchName.split(":")[0], "amd"
-        versions: tuple[tuple[str, Version], ...] = (
-            ("rocm", parse_version(re.match(r"[\d.]+", torch.version.hip).group().rstrip("."))),  # type: ignore[union-attr]
-        )
-    else:
-        suffix = "a" if properties.major >= 9 else ""
-        arch, vendor = f"sm_{properties.major}{properties.minor}{suffix}", "nvidia"
-        from msa_ops import _C
+        arch = properties.gcnArchName.split(":")[0]
+        version = re.match(r"\d+(\.\d+)*", torch.version.hip)
+        versions = (("rocm", parse_version(version.group())),) if version else ()
+        return _real(arch, "amd", properties.name, properties.multi_processor_count, versions)
+    from msa_ops import _C
 
-        driver = _C.query_cuda_driver().version
-        versions = (("cuda", (driver // 1000, driver % 1000 // 10)),)
-    known = _CHIPS.get(arch)
-    return Platform(
-        arch=arch,
-        vendor=vendor,
-        chips=properties.name,
-        features=known.features if known else frozenset(),
-        versions=versions,
-        multiprocessors=properties.multi_processor_count,
-        shared_memory=known.shared_memory if known else 0,
-        tensor_memory_columns=known.tensor_memory_columns if known else 0,
-        simulated=False,
+    return _nvidia(
+        properties.major,
+        properties.minor,
+        properties.name,
+        properties.multi_processor_count,
+        _C.query_cuda_driver().version,
     )
+
+
+def _nvidia(major: int, minor: int, name: str, multiprocessors: int, driver: int) -> Platform:
+    arch = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+    return _real(arch, "nvidia", name, multiprocessors, (("cuda", (driver // 1000, driver % 1000 // 10)),))
+
+
+def _real(
+    arch: str, vendor: str, name: str, multiprocessors: int, versions: tuple[tuple[str, Version], ...]
+) -> Platform:
+    """A chip of this machine; what the driver does not tell comes from the table, if the chip is in it."""
+    known = _CHIPS.get(arch, Platform(arch, vendor, name, frozenset()))
+    return replace(known, chips=name, versions=versions, multiprocessors=multiprocessors, simulated=False)

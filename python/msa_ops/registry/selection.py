@@ -11,7 +11,7 @@ from typing import Any
 
 from msa_ops.registry import overrides, plugins
 from msa_ops.registry.backend import Backend
-from msa_ops.registry.errors import BackendRefusedError, NoBackendError, UnknownBackendError, UnknownOpError
+from msa_ops.registry.errors import BackendRefusedError, NoBackendError, UnknownBackendError
 from msa_ops.registry.overrides import Override
 from msa_ops.registry.platform import Platform
 from msa_ops.registry.refusal import Refusal
@@ -62,9 +62,6 @@ class Selector:
         return reasons + (backend.automatic_refusals(platform) if automatic else ())
 
     def _candidates(self, op: str, platform: Platform, override: Override) -> _Candidates:
-        unknown = sorted(overrides.environment_ops() - set(self.store.ops()))
-        if unknown:
-            raise UnknownOpError(f"{overrides.ENVIRONMENT} names unknown ops: {', '.join(unknown)}")
         backends = self.store.backends(op)
         if override.backend is not None:
             named = [backend for backend in backends if backend.name == override.backend]

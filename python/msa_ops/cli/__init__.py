@@ -1,0 +1,1 @@
+"""The `msa-ops` command: one module a verb, each with `add_parser` and `run`."""
