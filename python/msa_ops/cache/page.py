@@ -1,8 +1,9 @@
 """The inside of one page of 128 tokens: which members it has, where they start, and how heads and tokens stride.
 
-Ops take a cache as `uint8 [num_pages, >= page bytes]` with any page stride, and the names below; a page of a
+Ops take a cache as `uint8 [num_pages, page bytes]` with any page stride, and the names below; a page of a
 block-outer pool is a column slice of its rows. Members of a main page: k, k_scale, v, v_scale; of an index page:
-k, k_scale (one head). Scales exist in NVFP4 pages only.
+k, k_scale (one head). Scales exist in NVFP4 pages only. Within a token's row the lower dimension comes first; the
+1,024 scale bytes of a page and head are one run of bytes in any scale layout.
 
 Layouts of a main page, in bytes:
   planes   K of all heads | K scales of all heads | V of all heads | V scales of all heads
@@ -15,7 +16,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from msa_ops.formats import nvfp4
@@ -24,6 +27,16 @@ PAGE_SIZE = 128
 """Tokens a page, which is also the block that the indexer scores."""
 
 HEAD_DIM = 128
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def choose(kind: type[_Choice], argument: str, value: str) -> _Choice:
+    """The member of `kind` with that value; ValueError naming the argument and all values otherwise."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{argument}: {value!r}; accepted: {', '.join(kind)}") from None
 
 
 class CacheFormat(StrEnum):
@@ -71,15 +84,26 @@ class Page:
     bytes: int
 
     def member(self, name: str) -> Member:
-        return dict(self.members)[name]
+        for found, member in self.members:
+            if found == name:
+                return member
+        raise ValueError(f"member: {name!r}; accepted: {', '.join(found for found, _ in self.members)}")
 
     def view(self, cache: Tensor, name: str) -> Tensor:
         """The member in all pages of `cache`: uint8 [num_pages, num_heads, 128, row_bytes], no copy.
 
         Scales appear in stored order: with a layout other than linear, flatten the last two dimensions and use
-        `formats.scale_layout`.
+        `formats.scale_layout`. Raises ValueError if `cache` is not uint8 [num_pages, >= page bytes] with
+        contiguous pages, or has no such member.
         """
         member = self.member(name)
+        if cache.dtype != torch.uint8 or cache.dim() != 2:
+            raise ValueError(f"cache: {cache.dtype} {list(cache.shape)}; accepted: uint8 [num_pages, {self.bytes}]")
+        if cache.shape[1] < self.bytes or cache.stride(1) != 1:
+            raise ValueError(
+                f"cache: pages of {cache.shape[1]} bytes with strides {cache.stride()}; accepted: pages of "
+                f"{self.bytes} contiguous bytes"
+            )
         return cache.as_strided(
             (cache.shape[0], self.num_heads, PAGE_SIZE, member.row_bytes),
             (cache.stride(0), member.head_stride, member.token_stride, 1),
@@ -91,9 +115,11 @@ class Page:
 def main_page(kv_format: str, num_heads: int, kv_layout: str = "planes") -> Page:
     """The page of K and V of one layer for `num_heads` KV heads.
 
-    Raises ValueError for an unknown format or layout, or packed pages of a format that has scales.
+    Raises ValueError for an unknown format or layout, no heads, or packed pages of a format that has scales.
     """
-    fmt, layout = CacheFormat(kv_format), PageLayout(kv_layout)
+    fmt, layout = choose(CacheFormat, "kv_format", kv_format), choose(PageLayout, "kv_layout", kv_layout)
+    if num_heads < 1:
+        raise ValueError(f"num_heads: {num_heads}; accepted: 1 or more")
     row, scale = fmt.row_bytes, fmt.scale_bytes
     plane, scales = PAGE_SIZE * row, PAGE_SIZE * scale
     names = ("k", "k_scale", "v", "v_scale") if scale else ("k", "v")
@@ -121,8 +147,11 @@ def main_page(kv_format: str, num_heads: int, kv_layout: str = "planes") -> Page
 
 @functools.cache
 def index_page(index_format: str) -> Page:
-    """The page of index keys of one layer: one head that all index query heads share, K then linear scales."""
-    fmt = CacheFormat(index_format)
+    """The page of index keys of one layer: one head that all index query heads share, K then linear scales.
+
+    Raises ValueError for an unknown format.
+    """
+    fmt = choose(CacheFormat, "index_format", index_format)
     plane, scales = PAGE_SIZE * fmt.row_bytes, PAGE_SIZE * fmt.scale_bytes
     members = [("k", Member(0, plane, fmt.row_bytes, fmt.row_bytes))]
     if scales:
