@@ -12,7 +12,6 @@ from msa_ops.registry.selection import Selector
 from msa_ops.registry.store import Store
 from tests.registry import fixtures
 
-
 DEFAULT = fixtures.Facts()
 
 

@@ -1,0 +1,47 @@
+# `make help` lists the verbs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The CPU build where the package index offers one. For CPU wheels from another index set PIP_EXTRA_INDEX_URL.
+TORCH ?= torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench wheel clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard bindings/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q '$(TORCH)' 'numpy>=2.0'
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	touch $@
+
+install: $(VENV)/.installed ## virtual environment with the package and its tools
+
+demo: install ## the reference model end to end on the CPU
+	$(BIN)/msa-ops demo
+
+check: install ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check ## check, then the test suite without its slow part
+	$(BIN)/python -m pytest -q tests/test_lean_import.py tests/registry
+	$(BIN)/python -m pytest -q -m 'not slow' --ignore tests/test_lean_import.py --ignore tests/registry --ignore tests/model
+	$(BIN)/python -m pytest -q -m 'not slow' tests/model
+
+format: install ## rewrite the sources as the formatter wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## the small benchmark of all ops on this machine
+	$(BIN)/msa-ops bench perf/workloads/cpu_smoke.toml
+
+wheel: install ## a wheel for this Python in dist/
+	$(BIN)/python -m pip wheel -q --no-deps -w dist .
+
+clean: ## remove what was built, and the virtual environment
+	rm -rf $(VENV) build dist
