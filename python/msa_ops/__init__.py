@@ -4,12 +4,20 @@ Importing this package registers the ops; it creates no CUDA context and imports
 """
 
 from msa_ops._version import __version__
+from msa_ops.ops.indexer import indexer
+from msa_ops.ops.indexer_scores import indexer_scores
+from msa_ops.ops.qk_norm_rope_insert import qk_norm_rope_insert
 from msa_ops.ops.rms_norm import rms_norm
+from msa_ops.ops.select_blocks import select_blocks
 from msa_ops.registry import explain, use_backend
 
 __all__ = [
     "__version__",
     "explain",
+    "indexer",
+    "indexer_scores",
+    "qk_norm_rope_insert",
     "rms_norm",
+    "select_blocks",
     "use_backend",
 ]

@@ -162,7 +162,7 @@ def poison(
     k_scale_layout: str = "linear",
     v_scale_layout: str = "linear",
 ) -> None:
-    """Overwrites codes and scales of `tokens` (bool [num_pages, 128]) with bytes `value`; 0xFF is NaN in all formats."""
+    """Overwrites codes and scales of `tokens` (bool [num_pages, 128]) with bytes `value`; 0xFF means NaN."""
     layouts = {"k_scale": k_scale_layout, "v_scale": v_scale_layout}
     for name, member in page.members:
         view = page.view(cache, name)
@@ -231,9 +231,8 @@ def _fill(view: Tensor, fmt: CacheFormat, is_scale: bool, content: str, generato
         return  # every byte holds two valid codes
     if fmt is CacheFormat.FP8:
         if content == "integers":
-            view.copy_(
-                torch.tensor([0x00, 0x38, 0x40, 0x44, 0x00, 0xB8, 0xC0, 0xC4], device=view.device)[view.long() & 7]
-            )
+            values = torch.tensor(_E4M3_INTEGERS, dtype=torch.uint8, device=view.device)
+            view.copy_(values[view.long() & 7])
         else:
             view.bitwise_and_(0x9F).add_(0x28)  # magnitudes 0.25 to 3.75
         return

@@ -38,7 +38,7 @@ def token_positions(num_tokens: int, seq_lens: Tensor, cu_seqlens_q: Tensor | No
 
 
 def num_blocks(position: Tensor, max_blocks: int) -> Tensor:
-    """Number of blocks that tokens at `position` [T] see: p // 128 + 1, within 0 and max_blocks; dtype of `position`."""
+    """Number of blocks that tokens at `position` [T] see: p // 128 + 1, at most max_blocks. Dtype of `position`."""
     return (position.div(PAGE_SIZE, rounding_mode="floor") + 1).clamp(0, max_blocks)
 
 
@@ -59,3 +59,18 @@ def request_pages(block_table: Tensor, request: int, count: int, num_pages: int)
     pages = block_table[request, :count].long()
     valid = (pages >= 0) & (pages < num_pages)
     return torch.where(valid, pages, 0), valid
+
+
+def query_length_bucket(num_tokens: int, batch: int, cu_seqlens_q: Tensor | None, max_seqlen_q: int | None) -> int:
+    """An upper bound of the query tokens of a request, rounded up to a power of two; for the facts of a call.
+
+    Known without the device: max_seqlen_q if given, else T // B for a uniform batch, else T.
+    """
+    if max_seqlen_q is None:
+        max_seqlen_q = num_tokens // max(batch, 1) if cu_seqlens_q is None else num_tokens
+    return bucket(max_seqlen_q)
+
+
+def bucket(size: int) -> int:
+    """The size rounded up to a power of two, at least 1; keeps the number of different facts small."""
+    return 1 << max(size - 1, 0).bit_length()
