@@ -4,20 +4,28 @@ Importing this package registers the ops; it creates no CUDA context and imports
 """
 
 from msa_ops._version import __version__
+from msa_ops.ops.dense_attention import dense_attention
 from msa_ops.ops.indexer import indexer
 from msa_ops.ops.indexer_scores import indexer_scores
 from msa_ops.ops.qk_norm_rope_insert import qk_norm_rope_insert
+from msa_ops.ops.qkv_insert import qkv_insert
 from msa_ops.ops.rms_norm import rms_norm
+from msa_ops.ops.route_experts import route_experts
 from msa_ops.ops.select_blocks import select_blocks
+from msa_ops.ops.sparse_attention import sparse_attention
 from msa_ops.registry import explain, use_backend
 
 __all__ = [
     "__version__",
+    "dense_attention",
     "explain",
     "indexer",
     "indexer_scores",
     "qk_norm_rope_insert",
+    "qkv_insert",
     "rms_norm",
+    "route_experts",
     "select_blocks",
+    "sparse_attention",
     "use_backend",
 ]
