@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 MAX = 6.0
+MAX_EXPONENT = 2
+MANTISSA_BITS = 1
 MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 VALUES = MAGNITUDES + tuple(-magnitude for magnitude in MAGNITUDES)
 """Value of each of the 16 codes; code 8 is -0."""
@@ -38,7 +40,7 @@ def decode(codes: Tensor) -> Tensor:
 
 def pack(codes: Tensor) -> Tensor:
     """[..., n] codes, one a byte -> [..., n / 2] bytes."""
-    pairs = codes.unflatten(-1, (-1, 2))
+    pairs = codes.unflatten(-1, (codes.shape[-1] // 2, 2))
     return pairs[..., 0] | (pairs[..., 1] << 4)
 
 
