@@ -53,8 +53,8 @@ class CacheGeometry:
             )
         if self.draft_layers < 0 or (self.draft_layers > 0) != (self.draft_kv_heads > 0):
             raise ValueError(
-                f"draft_layers, draft_kv_heads: {self.draft_layers}, {self.draft_kv_heads}; accepted: both positive, or "
-                "both 0"
+                f"draft_layers, draft_kv_heads: {self.draft_layers}, {self.draft_kv_heads}; accepted: both positive, "
+                "or both 0"
             )
 
 
