@@ -128,8 +128,8 @@ def generate_stored(
 ) -> tuple[Tensor, Tensor]:
     """Seeded bytes [rows, columns / packing] and scales for a dequantize op, both uint8.
 
-    `scale_range`: first and last scale byte of the plain variant. Other variants: all bytes on both sides, scales 0,
-    tensors of torch's float8 dtypes, rows with a larger stride, no rows.
+    `scale_range`: first and last scale byte of the plain variant, which has no NaN. Other variants: all bytes on both
+    sides, scales 0, tensors of torch's float8 dtypes, rows with a larger stride, no rows.
     """
     checks.choice("variant", variant, DEQUANTIZE_VARIANTS)
     checks.multiple("columns", columns, group)
@@ -137,6 +137,8 @@ def generate_stored(
     rows = 0 if variant == "empty" else rows
     width = columns // packing
     data = torch.randint(0, 256, (rows, width * (2 if variant == "strided" else 1)), generator=generator)
+    if packing == 1 and variant != "every_byte":
+        data -= (data & 0x7F == 0x7F).long()  # NaN
     low, high = {"every_byte": (0, 255), "zero_scales": (0, 0)}.get(variant, scale_range)
     shape = scale_shape((rows, columns), group, layout)
     scales = torch.randint(low, high + 1, shape, generator=generator).to(device, torch.uint8)
