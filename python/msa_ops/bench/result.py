@@ -1,0 +1,124 @@
+"""The result file: versioned JSON, written and read by this module alone. docs/benchmarks.md describes the fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msa_ops.bench.check import Comparison
+from msa_ops.bench.decode import FormatError, decode
+from msa_ops.bench.environment import Environment
+from msa_ops.bench.roof import Roof
+
+SCHEMA = "msa-ops-bench"
+SCHEMA_VERSION = 1
+STATUSES = ("ok", "incorrect", "refused", "error")
+"""ok: correct and timed. incorrect: differs from the reference, no time. refused: the backend cannot serve the call,
+or the machine cannot hold it. error: it raised."""
+
+
+@dataclass
+class Record:
+    """One backend on one case. `samples` are seconds of one call, in the order taken; empty unless status is "ok"."""
+
+    case: str
+    op: str
+    op_version: int
+    dims: dict[str, Any]
+    weight: float
+    tags: list[str]
+    backend: str
+    provider: str
+    source_hash: str
+    status: str
+    reason: str
+    reproduce: str
+    seed: int
+    repeat: int = 0
+    timer: str | None = None
+    cold: str | None = None
+    samples: list[float] = field(default_factory=list)
+    bytes_read: int = 0
+    bytes_written: int = 0
+    flops: int = 0
+    workspace_bytes: int = 0
+    precision: str | None = None
+    roof_seconds: float | None = None
+    bound: str | None = None
+    percent_of_roof: float | None = None
+    in_cache: bool = False
+    clock_mhz_before: float | None = None
+    clock_mhz_after: float | None = None
+    checks: list[Comparison] = field(default_factory=list)
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def bytes(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def clock_mhz(self) -> float | None:
+        clocks = [clock for clock in (self.clock_mhz_before, self.clock_mhz_after) if clock]
+        return statistics.mean(clocks) if clocks else None
+
+
+@dataclass
+class Report:
+    """Everything one run of `msa-ops bench` found. `created` is UTC in ISO 8601; `roof` was measured in the run."""
+
+    schema: str
+    schema_version: int
+    created: str
+    workload: str
+    environment: Environment
+    roof: Roof
+    records: list[Record]
+
+    @property
+    def failed(self) -> bool:
+        return any(record.status in ("incorrect", "error") for record in self.records)
+
+
+def to_json(report: Report) -> str:
+    return json.dumps(dataclasses.asdict(report), indent=1, allow_nan=False) + "\n"
+
+
+def write(report: Report, path: str) -> None:
+    Path(path).write_text(to_json(report), encoding="utf-8")
+
+
+def read(path: str) -> Report:
+    """A stored report. Raises FormatError, one line naming file and field, for anything that is not one."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: not JSON: {error}") from None
+    return from_plain(data, path)
+
+
+def from_plain(data: object, where: str) -> Report:
+    """The report in parsed JSON. Raises FormatError."""
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise FormatError(f"{where}: not a result of `msa-ops bench` (key 'schema' is not {SCHEMA!r})")
+    if data.get("schema_version") != SCHEMA_VERSION:
+        raise FormatError(
+            f"{where}: schema_version {data.get('schema_version')!r}; accepted: {SCHEMA_VERSION}; measure again"
+        )
+    report = decode(Report, data, where)
+    for position, record in enumerate(report.records):
+        place = f"{where}: records[{position}]"
+        if record.status not in STATUSES:
+            raise FormatError(f"{place}.status: {record.status!r}; accepted: {', '.join(STATUSES)}")
+        if record.status != "ok" and record.samples:
+            raise FormatError(f"{place}.samples: a result that is {record.status} has no time")
+        if not all(math.isfinite(sample) for sample in record.samples):
+            raise FormatError(f"{place}.samples: a sample is not finite")
+    return report

@@ -1,0 +1,268 @@
+"""Runs a workload: for every case and backend the correctness first, then the time, next to the roof."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from msa_ops.bench import argument_sets, environment, roof, timer
+from msa_ops.bench.argument_sets import Cold
+from msa_ops.bench.check import Comparison, Reference
+from msa_ops.bench.decode import FormatError, suggest
+from msa_ops.bench.outline import Outline, outline
+from msa_ops.bench.result import SCHEMA, SCHEMA_VERSION, Record, Report
+from msa_ops.bench.workload import Case, Workload
+from msa_ops.registry import STORE, Backend, Platform, plugins
+from msa_ops.registry import platform as platforms
+from msa_ops.registry.op import OpSpec
+from msa_ops.registry.store import REFERENCE
+
+LEAST_SAMPLES, MOST_SAMPLES = 10, 200
+MEMORY_COPIES = 4  # fresh, reference's, backend's and timed arguments may live at once
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run. `backends` empty: all that can run here; on a GPU the reference only if it is named.
+
+    `timer` "auto": wall on the CPU, graph on a GPU for graph-safe backends, event for others. `cold` None: on a GPU
+    alone. `samples` None: as many as `seconds` allow. `repeats`: each case is measured so many times, as records of
+    their own, which `compare` takes as separate runs.
+    """
+
+    device: str = "cpu"
+    backends: tuple[str, ...] = ()
+    timer: str = "auto"
+    cold: bool | None = None
+    samples: int | None = None
+    seconds: float = 0.2
+    repeats: int = 1
+    seed: int = 0
+
+
+def run(workload: Workload, options: Options, progress: Callable[[Record], None] | None = None) -> Report:
+    """Measures every case of the workload. `progress` sees each record as it is made.
+
+    Raises FormatError for a case that the op does not accept, before anything is measured, and for an unknown backend.
+    A case that fails while it runs becomes a record with a status.
+    """
+    device = torch.device(options.device)
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device: {options.device!r}; accepted: cpu, cuda, cuda:N")
+    if device.type == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)
+    if options.timer != "auto":
+        timer.make(options.timer, device)
+    plugins.load_once()
+    _check_backends(workload, options.backends)
+    outlines = outline_cases(workload)
+    found = environment.collect(device)
+    measured = roof.measure(device, found.cache_bytes)
+    records = []
+    for repeat in range(options.repeats):
+        for case in workload.cases:
+            bench = _CaseRun(case, options, device, measured, found.cache_bytes, repeat, outlines[case.name])
+            for record in bench.records():
+                records.append(record)
+                if progress is not None:
+                    progress(record)
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Report(SCHEMA, SCHEMA_VERSION, created, workload.name, found, measured, records)
+
+
+def outline_cases(workload: Workload) -> dict[str, Outline]:
+    """Outline of every case, by name. Raises FormatError if the op does not accept one."""
+    outlines = {}
+    for case in workload.cases:
+        try:
+            outlines[case.name] = outline(STORE.op(case.op), case.dims)
+        except (ValueError, NotImplementedError) as error:
+            raise FormatError(f"workload {workload.name!r}: {case.name}: {error}") from error
+        except (AttributeError, TypeError, RuntimeError) as error:
+            raise FormatError(f"workload {workload.name!r}: {case.name}: {_line(error)}") from error
+    return outlines
+
+
+def _check_backends(workload: Workload, wanted: Sequence[str]) -> None:
+    known = {backend.name for op in {case.op for case in workload.cases} for backend in STORE.backends(op)}
+    for name in wanted:
+        if name not in known:
+            raise FormatError(f"--backend: no op of the workload has a backend {name!r}{suggest(name, known)}")
+
+
+@dataclass
+class _CaseRun:
+    case: Case
+    options: Options
+    device: torch.device
+    roof: roof.Roof
+    cache_bytes: int
+    repeat: int
+    outline: Outline
+
+    @property
+    def spec(self) -> OpSpec:
+        return STORE.op(self.case.op)
+
+    @functools.cached_property
+    def platform(self) -> Platform:
+        return platforms.of_device(self.device)
+
+    def records(self) -> Iterator[Record]:
+        """One record for each backend that was asked for, those that cannot run here only if named."""
+        backends = [b for b in STORE.backends(self.case.op) if self._is_wanted(b)]
+        free = environment.free_bytes(self.device)
+        needed = MEMORY_COPIES * self.outline.argument_bytes
+        if free and needed > free:
+            reason = f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free"
+            yield from (self._record(backend, "refused", reason) for backend in backends)
+            return
+        fresh = functools.partial(
+            self.spec.generate, self.options.seed, device=str(self.device), **dict(self.case.dims)
+        )
+        try:
+            args = fresh()
+            facts = self.spec.facts(args)
+            reference = Reference.run(self.spec, fresh)
+        except Exception as error:
+            yield from (self._record(backend, "error", f"reference: {_line(error)}") for backend in backends)
+            return
+        correct: list[tuple[Backend, list[Comparison]]] = []
+        for backend in backends:
+            refusals = backend.platform_refusals(self.platform) + backend.call_refusals(self.platform, facts)
+            if refusals:
+                yield self._record(backend, "refused", "; ".join(map(str, refusals)))
+                continue
+            try:
+                checks = reference.check(self.spec, backend.name)
+            except Exception as error:
+                yield self._record(backend, "error", _line(error))
+                continue
+            if all(check.passed for check in checks):
+                correct.append((backend, checks))
+            else:
+                yield self._record(backend, "incorrect", _difference(checks), checks)
+        yield from self._timed(correct, args, facts, reference)
+
+    def _is_wanted(self, backend: Backend) -> bool:
+        if self.options.backends:
+            return backend.name in self.options.backends
+        if backend.name == REFERENCE and self.device.type != "cpu":
+            return False
+        return not backend.platform_refusals(self.platform)
+
+    def _timed(
+        self, correct: Sequence[tuple[Backend, list[Comparison]]], args: Any, facts: Any, reference: Reference
+    ) -> Iterator[Record]:
+        """Times all correct backends in balanced order, on the same argument sets."""
+        needed = {backend.name: backend.workspace_bytes(self.platform, facts) for backend, _ in correct}
+        if "workspace" in args.__dataclass_fields__ and args.workspace is None and any(needed.values()):
+            args.workspace = torch.empty(max(needed.values()), dtype=torch.uint8, device=self.device)
+        cold = self._plan_cold()
+        sets = [args, *(argument_sets.copy(args) for _ in range(cold.sets - 1))]
+        outs = [argument_sets.poisoned_outputs(self.spec, one) for one in sets]
+        flush = self._flush() if cold.method == "flush" else None
+        prepared: list[tuple[Backend, list[Comparison], timer.Timer, timer.Sample]] = []
+        for backend, checks in correct:
+            clock = self._timer(backend)
+            calls = [
+                argument_sets.make_call(self.spec, backend.name, one, out) for one, out in zip(sets, outs, strict=True)
+            ]
+            try:
+                prepared.append((backend, checks, clock, clock.prepare(calls, flush)))
+            except Exception as error:
+                yield self._record(backend, "error", f"{clock.name} timer: {_line(error)}", checks)
+        before = environment.clock_mhz(self.device)
+        taken = timer.take(
+            [sample for *_, sample in prepared],
+            self.options.samples,
+            self.options.seconds,
+            LEAST_SAMPLES,
+            MOST_SAMPLES,
+        )
+        after = environment.clock_mhz(self.device)
+        for (backend, checks, clock, sample), samples in zip(prepared, taken, strict=True):
+            if not self.spec.mutates:
+                # The timed calls themselves are checked: a captured graph may do less than the call that was captured.
+                for one in outs:
+                    for out in one:
+                        argument_sets.poison(out)
+                for _ in outs:
+                    sample()
+                again = reference.compare_outputs(self.spec, outs[0])
+                if not all(check.passed for check in again):
+                    reason = f"in the timed calls: {_difference(again)}"
+                    yield self._record(backend, "incorrect", reason, again)
+                    continue
+            record = self._record(backend, "ok", "", checks)
+            record.timer, record.cold, record.samples = clock.name, str(cold), samples
+            record.workspace_bytes = needed[backend.name]
+            record.clock_mhz_before, record.clock_mhz_after = before, after
+            record.precision = self.outline.precision
+            record.roof_seconds, record.bound = self.roof.bound(self.outline.cost, record.precision)
+            record.percent_of_roof = 100 * record.roof_seconds / statistics.median(samples)
+            record.in_cache = cold.method == "warm" and self.outline.cost.bytes < self.cache_bytes
+            yield record
+
+    def _plan_cold(self) -> Cold:
+        wanted = self.options.cold if self.options.cold is not None else self.device.type == "cuda"
+        if not wanted:
+            return Cold("warm")
+        free = environment.free_bytes(self.device) // 2
+        return argument_sets.plan_cold(self.outline.cost.bytes, self.outline.argument_bytes, self.cache_bytes, free)
+
+    def _flush(self) -> timer.Call:
+        size = argument_sets.CACHE_FACTOR * self.cache_bytes
+        scratch = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        return lambda: scratch.add_(1)
+
+    def _timer(self, backend: Backend) -> timer.Timer:
+        name = self.options.timer
+        if name == "auto":
+            name = "wall" if self.device.type == "cpu" else "graph" if backend.graph_safe else "event"
+        return timer.make(name, self.device)
+
+    def _record(self, backend: Backend, status: str, reason: str, checks: Sequence[Comparison] = ()) -> Record:
+        settings = "".join(f" --set '{setting}'" for setting in self.case.settings)
+        return Record(
+            case=self.case.name,
+            op=self.case.op,
+            op_version=self.spec.version,
+            dims=dict(self.case.dims),
+            weight=self.case.weight,
+            tags=list(self.case.tags),
+            backend=backend.name,
+            provider=backend.provider,
+            source_hash=backend.source_hash(),
+            status=status,
+            reason=reason,
+            reproduce=f"msa-ops bench --op {self.case.op}{settings} --backend {backend.name} "
+            f"--device {self.device.type} --seed {self.options.seed}",
+            seed=self.options.seed,
+            repeat=self.repeat,
+            bytes_read=self.outline.cost.bytes_read,
+            bytes_written=self.outline.cost.bytes_written,
+            flops=self.outline.cost.flops,
+            checks=list(checks),
+        )
+
+
+def _difference(checks: Sequence[Comparison]) -> str:
+    return "; ".join(
+        f"{check.name}: {check.outside} of {check.elements} elements beyond tolerance, "
+        f"largest error {check.max_abs_error:.3g}"
+        for check in checks
+        if not check.passed
+    )
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"
