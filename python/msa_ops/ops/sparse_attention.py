@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Literal, overload
 
 from torch import Tensor
 
@@ -181,6 +182,56 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv_cache: Tensor,
+    block_ids: Tensor,
+    block_table: Tensor,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    *,
+    num_kv_heads: int,
+    kv_format: str = "nvfp4",
+    kv_layout: str = "planes",
+    k_scale_layout: str = "linear",
+    v_scale_layout: str = "linear",
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    softmax_scale: float | None = None,
+    rounding: str = "exact",
+    topk_layout: str = "THK",
+    max_seqlen_q: int | None = None,
+    workspace: Tensor | None = None,
+    return_lse: Literal[False] = False,
+    out: Tensor | tuple[Tensor, Tensor] | None = None,
+    backend: str | None = None,
+) -> Tensor: ...
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv_cache: Tensor,
+    block_ids: Tensor,
+    block_table: Tensor,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None = None,
+    *,
+    num_kv_heads: int,
+    kv_format: str = "nvfp4",
+    kv_layout: str = "planes",
+    k_scale_layout: str = "linear",
+    v_scale_layout: str = "linear",
+    k_scale: Tensor | None = None,
+    v_scale: Tensor | None = None,
+    softmax_scale: float | None = None,
+    rounding: str = "exact",
+    topk_layout: str = "THK",
+    max_seqlen_q: int | None = None,
+    workspace: Tensor | None = None,
+    return_lse: Literal[True],
+    out: Tensor | tuple[Tensor, Tensor] | None = None,
+    backend: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
 def sparse_attention(
     q: Tensor,
     kv_cache: Tensor,
