@@ -67,26 +67,26 @@ def epilogue(
     Only the pages that hold new tokens exist, and two more; their bytes are random. `generator` is a host generator.
     """
     checks.choice("variant", variant, VARIANTS)
-    if not 1 <= q_len <= seq_len:
-        raise ValueError(f"q_len: {q_len}; accepted: 1 to seq_len ({seq_len})")
+    if seq_len < 1 or not 0 <= q_len <= seq_len:
+        raise ValueError(f"q_len: {q_len} of {seq_len} tokens; accepted: 0 to seq_len, and seq_len 1 or more")
     if variant == "dense":
         num_index_heads = 0
     position = torch.arange(seq_len - q_len, seq_len)
     first = (seq_len - q_len) // PAGE_SIZE
-    blocks = (seq_len - 1) // PAGE_SIZE - first + 1
+    blocks = max((seq_len - 1) // PAGE_SIZE - first + 1, 1)
     num_pages = batch * blocks + 2
     table = torch.randperm(num_pages, generator=generator)[: batch * blocks].view(batch, blocks)
     slots = (table[:, position // PAGE_SIZE - first] * PAGE_SIZE + position % PAGE_SIZE).flatten()
     positions = position.repeat(batch)
     if variant == "padding":
         slots[::3] = -1
-        slots[-1] = torch.iinfo(torch.int64 if index_dtype == "int64" else torch.int32).min
+        slots[-1:] = torch.iinfo(torch.int64 if index_dtype == "int64" else torch.int32).min
     elif variant == "beyond_capacity":
         slots[::3] = num_pages * PAGE_SIZE
-        slots[-1] = torch.iinfo(torch.int64 if index_dtype == "int64" else torch.int32).max
+        slots[-1:] = torch.iinfo(torch.int64 if index_dtype == "int64" else torch.int32).max
     elif variant == "bad_positions":
         positions[::3] = -7
-        positions[-1] = seq_len + 100_000
+        positions[-1:] = seq_len + 100_000
     integer, weight_type = getattr(torch, index_dtype), getattr(torch, weight_dtype)
     kv_cache, index_cache = _caches(
         generator, device, num_pages, main_page(kv_format, num_kv_heads, kv_layout).bytes,

@@ -96,7 +96,7 @@ def generate(
     num_index_heads: int = 2,
     rotary_dim: int = 64,
     dtype: str = "bfloat16",
-    weight_dtype: str = "bfloat16",
+    weight_dtype: str | None = None,
     q_dtype: str | None = None,
     index_dtype: str = "int64",
     kv_format: str = "nvfp4",
@@ -108,13 +108,16 @@ def generate(
     gemma: bool = True,
     variant: str = "plain",
 ) -> Args:
-    """The last q_len tokens of `batch` requests of seq_len tokens; variants: see insert_inputs.VARIANTS."""
+    """The last q_len tokens of `batch` requests of seq_len tokens.
+
+    Variants: see insert_inputs.VARIANTS. `weight_dtype`: of the norm weights, by default `dtype`.
+    """
     generator = torch.Generator().manual_seed(seed)
     shared = insert_inputs.epilogue(
         generator, variant=variant, device=device, batch=batch, q_len=q_len, seq_len=seq_len, num_heads=num_heads,
         num_kv_heads=num_kv_heads, num_index_heads=num_index_heads, rotary_dim=rotary_dim, kv_format=kv_format,
         kv_layout=kv_layout, k_scale_layout=k_scale_layout, v_scale_layout=v_scale_layout, index_format=index_format,
-        weight_dtype=weight_dtype, q_dtype=q_dtype, index_dtype=index_dtype, gemma=gemma, eps=eps,
+        weight_dtype=weight_dtype or dtype, q_dtype=q_dtype, index_dtype=index_dtype, gemma=gemma, eps=eps,
     )  # fmt: skip
     a = Args(torch.empty(0), **shared)
     a.qkv = insert_inputs.rows(generator, batch * q_len, insert_epilogue.row_width(a), dtype, device, variant)

@@ -148,7 +148,7 @@ def generate(
     dtype: str = "bfloat16",
     weight_format: str = "none",
     input_format: str = "none",
-    weight_dtype: str = "bfloat16",
+    weight_dtype: str | None = None,
     q_dtype: str | None = None,
     index_dtype: str = "int64",
     kv_format: str = "nvfp4",
@@ -160,14 +160,14 @@ def generate(
     gemma: bool = True,
     variant: str = "plain",
 ) -> Args:
-    """As of qk_norm_rope_insert; the weight is of `dtype` or in MXFP8, and `weight_dtype` is the norms'."""
+    """As of qk_norm_rope_insert; the projection is of `dtype` or in MXFP8."""
     checks.choice("weight_format", weight_format, WEIGHT_FORMATS)
     generator = torch.Generator().manual_seed(seed)
     shared = insert_inputs.epilogue(
         generator, variant=variant, device=device, batch=batch, q_len=q_len, seq_len=seq_len, num_heads=num_heads,
         num_kv_heads=num_kv_heads, num_index_heads=num_index_heads, rotary_dim=rotary_dim, kv_format=kv_format,
         kv_layout=kv_layout, k_scale_layout=k_scale_layout, v_scale_layout=v_scale_layout, index_format=index_format,
-        weight_dtype=weight_dtype, q_dtype=q_dtype, index_dtype=index_dtype, gemma=gemma, eps=eps,
+        weight_dtype=weight_dtype or dtype, q_dtype=q_dtype, index_dtype=index_dtype, gemma=gemma, eps=eps,
     )  # fmt: skip
     x = insert_inputs.rows(generator, batch * q_len, hidden, dtype, device, variant)
     a = Args(x, torch.empty(0), input_format=input_format, **shared)
