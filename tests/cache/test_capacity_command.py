@@ -33,7 +33,8 @@ def test_every_printed_option_is_accepted_and_changes_its_line(capsys: pytest.Ca
     given = {
         "gpus": "8", "usable_gib": "122.5", "reserved_gib": "2", "attention_tp": "2", "experts": "whole",
         "non_experts": "attention_tp", "checkpoint_gb": "90", "non_expert_gb": "9", "layers": "12",
-        "index_layers": "10", "kv_heads": "8", "kv_format": "fp8", "index_format": "bf16", "context": "1000", "drafter": "window",
+        "index_layers": "10", "kv_heads": "8",
+        "kv_format": "fp8", "index_format": "bf16", "context": "1000", "drafter": "window",
         "draft_layers": "2", "draft_kv_heads": "2", "draft_format": "bf16", "draft_window": "512", "draft_tokens": "3",
         "draft_weights_gb": "1.5",
     }  # fmt: skip
