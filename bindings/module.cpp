@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "compiled_kernels.hpp"
 #include "cuda_driver.hpp"
 
 namespace py = pybind11;
@@ -23,4 +24,25 @@ PYBIND11_MODULE(_C, m) {
 
   m.def("query_cuda_driver", &msa_ops::query_cuda_driver, py::call_guard<py::gil_scoped_release>(),
         "Driver version and devices, without creating a context; `error` tells why there are none.");
+
+  py::class_<msa_ops::RecordedLaunch>(m, "RecordedLaunch")
+      .def_readonly("kernel", &msa_ops::RecordedLaunch::kernel)
+      .def_readonly("grid", &msa_ops::RecordedLaunch::grid)
+      .def_readonly("block", &msa_ops::RecordedLaunch::block)
+      .def_readonly("cluster", &msa_ops::RecordedLaunch::cluster)
+      .def_readonly("dynamic_shared_memory", &msa_ops::RecordedLaunch::dynamic_shared_memory);
+
+  m.def(
+      "compiled_kernels",
+      [] {
+        std::vector<std::pair<std::string, std::string>> names;
+        for (const auto& kernel : msa_ops::compiled_kernels()) names.emplace_back(kernel.name, kernel.arch);
+        return names;
+      },
+      "(name, arch) of every kernel in this build.");
+  m.def("find_kernel", &msa_ops::find_kernel, py::arg("name"), "Position of a kernel; IndexError if it is not built.");
+  m.def("launch_kernel", &msa_ops::launch_kernel, py::arg("position"), py::arg("device"), py::arg("stream"),
+        py::arg("arguments"), "Launches a kernel on a CUDA device; RuntimeError names kernel and cause.");
+  m.def("record_launch", &msa_ops::record_launch, py::arg("position"), py::arg("arguments"),
+        "What the kernel's host launcher would launch for these arguments; needs no device.");
 }

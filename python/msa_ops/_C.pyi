@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 class CudaDevice:
     ordinal: int
     name: str
@@ -12,3 +14,15 @@ class CudaDriver:
     devices: list[CudaDevice]
 
 def query_cuda_driver() -> CudaDriver: ...
+
+class RecordedLaunch:
+    kernel: str
+    grid: list[int]
+    block: list[int]
+    cluster: list[int]
+    dynamic_shared_memory: int
+
+def compiled_kernels() -> list[tuple[str, str]]: ...
+def find_kernel(name: str) -> int: ...
+def launch_kernel(position: int, device: int, stream: int, arguments: Sequence[int]) -> None: ...
+def record_launch(position: int, arguments: Sequence[int]) -> list[RecordedLaunch]: ...

@@ -56,6 +56,7 @@ class Backend:
     `limits` maps facts of the op to what is accepted; `predicate` gives further refusals.
     `automatic` holds the archs on which it may be chosen without being named (default: all of `archs`).
     `requires` maps "cuda", "rocm" or a Python distribution to the lowest version.
+    `compiled`: needs kernels that a build of this package may leave out.
     `workspace` is "module:function", called as `function(platform, facts)`, giving bytes.
     """
 
@@ -74,6 +75,7 @@ class Backend:
     graph_safe: bool = True
     deterministic: bool = True
     functional: bool = False
+    compiled: bool = False
     workspace: str | None = None
     provider: str = "msa_ops"
     api_version: int = API_VERSION
@@ -110,6 +112,14 @@ class Backend:
                     Code.ARCH,
                     f"runs on {', '.join(sorted(self.archs))}; the platform is {platform.arch}",
                     "see `msa-ops list --support` for the backends of this chip",
+                )
+            )
+        elif self.compiled and not _is_built(self.op, platform.arch):
+            refusals.append(
+                Refusal(
+                    Code.NOT_BUILT,
+                    f"this build of msa_ops holds no {platform.arch} kernels of {self.op}",
+                    "install a wheel that was built with them; see `make wheel`",
                 )
             )
         for feature in sorted(self.features - platform.features):
@@ -161,6 +171,18 @@ class Backend:
         if spec is None or spec.origin is None or not Path(spec.origin).is_file():
             return "unknown"
         return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+
+
+@functools.cache
+def built_kernels() -> frozenset[tuple[str, str]]:
+    """(op, arch) of the compiled kernels in this build."""
+    from msa_ops import _C
+
+    return frozenset((name.partition("__")[0], arch) for name, arch in _C.compiled_kernels())
+
+
+def _is_built(op: str, arch: str) -> bool:
+    return (op, arch) in built_kernels()
 
 
 @functools.cache

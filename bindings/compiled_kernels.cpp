@@ -1,0 +1,127 @@
+#include "compiled_kernels.hpp"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "driver_runtime.hpp"
+
+namespace msa_ops {
+
+// Generated from the objects that the build was given; may be empty.
+extern const std::vector<CompiledKernel> kCompiledKernels;
+
+namespace {
+
+constexpr int kMaxArguments = 48;
+constexpr int kMaxDevices = 64;
+
+struct LoadState {
+  std::mutex mutex;
+  std::array<std::atomic<bool>, kMaxDevices> on_device{};
+};
+
+LoadState& load_state(int position) {
+  static auto* states = [] {
+    auto* made = new std::vector<std::unique_ptr<LoadState>>();
+    for (std::size_t i = 0; i < kCompiledKernels.size(); ++i) made->push_back(std::make_unique<LoadState>());
+    return made;
+  }();
+  return *states->at(position);
+}
+
+[[noreturn]] void fail(const CompiledKernel& kernel, const char* step, int status, Runtime& runtime) {
+  throw std::runtime_error("kernel " + std::string(kernel.name) + ": " + step + " failed: " + runtime.describe(status));
+}
+
+void initialize(const CompiledKernel& kernel, Runtime& runtime) {
+  // The generated code takes addresses of its arguments: a pointer to the library handle, and the return code.
+  void* library = nullptr;
+  void** library_pointer = &library;
+  int status = 0;
+  void* arguments[] = {&library_pointer, &status};
+  kernel.init(arguments);
+  if (status != 0) fail(kernel, "loading its code", status, runtime);
+  int device = 0;
+  status = runtime.get_device(&device);
+  if (status != 0) fail(kernel, "asking for the device", status, runtime);
+  void* load_arguments[] = {&library_pointer, &device, &status};
+  kernel.load_to_device(load_arguments);
+  if (status != 0) fail(kernel, "loading onto the device", status, runtime);
+}
+
+void run(const CompiledKernel& kernel, Runtime& runtime, std::uintptr_t stream,
+         const std::vector<std::int64_t>& values) {
+  if (static_cast<int>(values.size()) != kernel.num_arguments || kernel.num_arguments > kMaxArguments) {
+    throw std::invalid_argument("kernel " + std::string(kernel.name) + " takes " +
+                                std::to_string(kernel.num_arguments) + " arguments; " +
+                                std::to_string(values.size()) + " given");
+  }
+  std::array<std::int64_t, kMaxArguments> slots;
+  std::array<void*, kMaxArguments + 2> arguments;
+  for (int i = 0; i < kernel.num_arguments; ++i) {
+    slots[i] = values[i];
+    arguments[i] = &slots[i];
+  }
+  std::int32_t status = 0;
+  arguments[kernel.num_arguments] = &stream;
+  arguments[kernel.num_arguments + 1] = &status;
+  kernel.launch(arguments.data(), kernel.num_arguments + 2);
+  if (status != 0) fail(kernel, "its launch", status, runtime);
+}
+
+const CompiledKernel& at(int position) {
+  if (position < 0 || position >= static_cast<int>(kCompiledKernels.size())) {
+    throw std::out_of_range("no compiled kernel at position " + std::to_string(position));
+  }
+  return kCompiledKernels[position];
+}
+
+}  // namespace
+
+const std::vector<CompiledKernel>& compiled_kernels() { return kCompiledKernels; }
+
+int find_kernel(const std::string& name) {
+  static const auto* positions = [] {
+    auto* made = new std::unordered_map<std::string, int>();
+    for (std::size_t i = 0; i < kCompiledKernels.size(); ++i) (*made)[kCompiledKernels[i].name] = static_cast<int>(i);
+    return made;
+  }();
+  const auto place = positions->find(name);
+  if (place == positions->end()) throw std::out_of_range("this build holds no kernel " + name);
+  return place->second;
+}
+
+void launch_kernel(int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments) {
+  const CompiledKernel& kernel = at(position);
+  DriverRuntime& driver = DriverRuntime::instance();
+  const DriverRuntime::DeviceScope device_scope(driver, device);
+  const RuntimeScope runtime_scope(driver);
+  LoadState& state = load_state(position);
+  auto& loaded = state.on_device[device];
+  if (!loaded.load(std::memory_order_acquire)) {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    if (!loaded.load(std::memory_order_acquire)) {
+      initialize(kernel, driver);
+      loaded.store(true, std::memory_order_release);
+    }
+  }
+  run(kernel, driver, stream, arguments);
+}
+
+std::vector<RecordedLaunch> record_launch(int position, const std::vector<std::int64_t>& arguments) {
+  const CompiledKernel& kernel = at(position);
+  RecordingRuntime recorder;
+  const RuntimeScope scope(recorder);
+  {
+    const std::lock_guard<std::mutex> lock(load_state(position).mutex);
+    initialize(kernel, recorder);
+  }
+  run(kernel, recorder, 0, arguments);
+  return recorder.launches;
+}
+
+}  // namespace msa_ops

@@ -1,0 +1,164 @@
+#include "driver_runtime.hpp"
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+namespace msa_ops {
+namespace {
+
+// Layout of CUlaunchConfig.
+struct DriverLaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_memory;  // bytes
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+
+constexpr int kMaxDevices = 64;
+
+void check(int status, const char* what, DriverRuntime& driver) {
+  if (status != 0) throw std::runtime_error(std::string(what) + " failed: " + driver.describe(status));
+}
+
+}  // namespace
+
+struct DriverRuntime::Functions {
+  SharedLibrary library{"libcuda.so.1"};
+  int (*init)(unsigned);
+  int (*get_error_name)(int, const char**);
+  int (*get_error_string)(int, const char**);
+  int (*ctx_get_current)(void**);
+  int (*ctx_push_current)(void*);
+  int (*ctx_pop_current)(void**);
+  int (*ctx_get_device)(int*);
+  int (*primary_ctx_retain)(void**, int);
+  int (*device_get_attribute)(int*, int, int);
+  int (*library_load_data)(void**, const void*, void*, void**, unsigned, void*, void**, unsigned);
+  int (*library_get_kernel)(void**, void*, const char*);
+  int (*kernel_get_attribute)(int*, int, void*, int);
+  int (*kernel_set_attribute)(int, int, void*, int);
+  int (*launch_kernel_ex)(const DriverLaunchConfig*, void*, void**, void**);
+  std::array<std::atomic<void*>, kMaxDevices> contexts{};
+  std::mutex mutex;  // guards libraries and the loading of kernels
+  std::map<const void*, void*> libraries;  // code -> CUlibrary
+
+  template <typename Function>
+  void load(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(library.symbol(name));
+    if (function == nullptr) {
+      throw std::runtime_error(std::string("the CUDA driver lacks ") + name + "; a driver of CUDA 12.3 or newer has it");
+    }
+  }
+};
+
+DriverRuntime& DriverRuntime::instance() {
+  // Never destroyed: kernels may outlive static destruction order. A failed construction is tried again.
+  static DriverRuntime* driver = new DriverRuntime();
+  return *driver;
+}
+
+DriverRuntime::DriverRuntime() : f_(std::make_unique<Functions>()) {
+  if (!f_->library.valid()) throw std::runtime_error("no CUDA driver: " + f_->library.error());
+  f_->load(f_->init, "cuInit");
+  f_->load(f_->get_error_name, "cuGetErrorName");
+  f_->load(f_->get_error_string, "cuGetErrorString");
+  f_->load(f_->ctx_get_current, "cuCtxGetCurrent");
+  f_->load(f_->ctx_push_current, "cuCtxPushCurrent_v2");
+  f_->load(f_->ctx_pop_current, "cuCtxPopCurrent_v2");
+  f_->load(f_->ctx_get_device, "cuCtxGetDevice");
+  f_->load(f_->primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  f_->load(f_->device_get_attribute, "cuDeviceGetAttribute");
+  f_->load(f_->library_load_data, "cuLibraryLoadData");
+  f_->load(f_->library_get_kernel, "cuLibraryGetKernel");
+  f_->load(f_->kernel_get_attribute, "cuKernelGetAttribute");
+  f_->load(f_->kernel_set_attribute, "cuKernelSetAttribute");
+  f_->load(f_->launch_kernel_ex, "cuLaunchKernelEx");
+  check(f_->init(0), "cuInit", *this);
+}
+
+int DriverRuntime::resolve(KernelImage& kernel, void** handle) {
+  *handle = kernel.driver_kernel.load(std::memory_order_acquire);
+  if (*handle != nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(f_->mutex);
+  *handle = kernel.driver_kernel.load(std::memory_order_acquire);
+  if (*handle != nullptr) return 0;
+  void*& library = f_->libraries[kernel.code];
+  if (library == nullptr) {
+    const int status = f_->library_load_data(&library, kernel.code, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (status != 0) return status;
+  }
+  const int status = f_->library_get_kernel(handle, library, kernel.name.c_str());
+  if (status == 0) kernel.driver_kernel.store(*handle, std::memory_order_release);
+  return status;
+}
+
+int DriverRuntime::get_device(int* device) { return f_->ctx_get_device(device); }
+
+int DriverRuntime::device_get_attribute(int* value, int attribute, int device) {
+  return f_->device_get_attribute(value, attribute, device);
+}
+
+int DriverRuntime::kernel_get_attribute(int* value, int attribute, KernelImage& kernel, int device) {
+  void* handle = nullptr;
+  const int status = resolve(kernel, &handle);
+  return status != 0 ? status : f_->kernel_get_attribute(value, attribute, handle, device);
+}
+
+int DriverRuntime::kernel_set_attribute(KernelImage& kernel, int attribute, int value, int device) {
+  void* handle = nullptr;
+  const int status = resolve(kernel, &handle);
+  return status != 0 ? status : f_->kernel_set_attribute(attribute, value, handle, device);
+}
+
+int DriverRuntime::launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) {
+  void* handle = nullptr;
+  if (const int status = resolve(kernel, &handle); status != 0) return status;
+  const DriverLaunchConfig driver_config{
+      {config.grid[0], config.grid[1], config.grid[2]},
+      {config.block[0], config.block[1], config.block[2]},
+      static_cast<unsigned>(config.dynamic_shared_memory),
+      config.stream,
+      config.attributes,
+      config.num_attributes,
+  };
+  return f_->launch_kernel_ex(&driver_config, handle, parameters, nullptr);
+}
+
+std::string DriverRuntime::describe(int status) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  f_->get_error_name(status, &name);
+  f_->get_error_string(status, &text);
+  return (name != nullptr ? name : "CUresult " + std::to_string(status)) + std::string(text != nullptr ? ": " : "") +
+         (text != nullptr ? text : "");
+}
+
+DriverRuntime::DeviceScope::DeviceScope(DriverRuntime& driver, int device) : driver_(driver) {
+  if (device < 0 || device >= kMaxDevices) throw std::invalid_argument("device: " + std::to_string(device));
+  auto& slot = driver.f_->contexts[device];
+  void* wanted = slot.load(std::memory_order_acquire);
+  if (wanted == nullptr) {
+    check(driver.f_->primary_ctx_retain(&wanted, device), "cuDevicePrimaryCtxRetain", driver);
+    slot.store(wanted, std::memory_order_release);  // kept for the life of the process, as torch does
+  }
+  void* current = nullptr;
+  check(driver.f_->ctx_get_current(&current), "cuCtxGetCurrent", driver);
+  if (current != wanted) {
+    check(driver.f_->ctx_push_current(wanted), "cuCtxPushCurrent", driver);
+    pushed_ = true;
+  }
+}
+
+DriverRuntime::DeviceScope::~DeviceScope() {
+  if (pushed_) {
+    void* context = nullptr;
+    driver_.f_->ctx_pop_current(&context);
+  }
+}
+
+}  // namespace msa_ops

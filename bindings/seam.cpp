@@ -1,0 +1,75 @@
+// The C functions that exported kernel objects call. Hidden from other libraries: the objects are linked into this
+// module, and another package's definitions of the same names must not be taken for ours.
+#include "runtime.hpp"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace msa_ops {
+namespace {
+
+thread_local Runtime* t_runtime = nullptr;
+
+constexpr int kNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED
+
+KernelImage* intern(const void* code, const char* name) {
+  static std::mutex mutex;
+  static auto* images = new std::map<std::pair<const void*, std::string>, KernelImage>();  // never destroyed
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto [place, is_new] = images->try_emplace({code, name});
+  if (is_new) {
+    place->second.code = code;
+    place->second.name = name;
+  }
+  return &place->second;
+}
+
+}  // namespace
+
+Runtime* current_runtime() { return t_runtime; }
+
+RuntimeScope::RuntimeScope(Runtime& runtime) : previous_(t_runtime) { t_runtime = &runtime; }
+RuntimeScope::~RuntimeScope() { t_runtime = previous_; }
+
+}  // namespace msa_ops
+
+using msa_ops::current_runtime;
+
+#define SEAM extern "C" __attribute__((visibility("hidden")))
+#define FORWARD(call) (current_runtime() != nullptr ? current_runtime()->call : msa_ops::kNotInitialized)
+
+// A library handle is the address of its code; the driver sees it when a kernel of it first runs there.
+SEAM int _cudaLibraryLoadData(void** library, const void* code, void*, void**, unsigned, void*, void**, unsigned) {
+  *library = const_cast<void*>(code);
+  return 0;
+}
+
+SEAM int _cudaLibraryGetKernel(void** kernel, void* library, const char* name) {
+  *kernel = msa_ops::intern(library, name);
+  return 0;
+}
+
+SEAM int _cudaGetDevice(int* device) { return FORWARD(get_device(device)); }
+
+SEAM int _cudaDeviceGetAttribute(int* value, int attribute, int device) {
+  return FORWARD(device_get_attribute(value, attribute, device));
+}
+
+SEAM int _cuKernelGetAttribute(int* value, int attribute, msa_ops::KernelImage* kernel, int device) {
+  return FORWARD(kernel_get_attribute(value, attribute, *kernel, device));
+}
+
+SEAM int _cudaFuncSetAttribute(msa_ops::KernelImage* kernel, int attribute, int value) {
+  int device = 0;
+  const int status = FORWARD(get_device(&device));
+  return status != 0 ? status : FORWARD(kernel_set_attribute(*kernel, attribute, value, device));
+}
+
+SEAM int _cudaKernelSetAttributeForDevice(msa_ops::KernelImage* kernel, int attribute, int value, int device) {
+  return FORWARD(kernel_set_attribute(*kernel, attribute, value, device));
+}
+
+SEAM int _cudaLaunchKernelEx(const msa_ops::LaunchConfig* config, msa_ops::KernelImage* kernel, void** parameters) {
+  return FORWARD(launch(*config, *kernel, parameters));
+}

@@ -1,0 +1,22 @@
+"""Records of the backends with compiled NVIDIA kernels. Metadata only."""
+
+from __future__ import annotations
+
+from msa_ops.registry import STORE, Backend, Band, OneOf
+
+BACKENDS = (
+    Backend(
+        op="quantize_nvfp4",
+        name="cute_sm90",
+        target="msa_ops.nvidia.quantize_nvfp4:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(("scale_layout", OneOf("linear")), ("contiguous", OneOf(True))),
+        compiled=True,
+    ),
+)
+
+
+def register() -> None:
+    for backend in BACKENDS:
+        STORE.add_backend(backend)
