@@ -23,7 +23,7 @@ exponent E = floor(log2(M)):
 floor: 2^(floor(log2(amax)) - E), the rule of the OCP specification, section 6.3; what exceeds M saturates.
 ceil: 2^(ceil(log2(amax)) - E).
 even: as floor, of amax rounded to the element's mantissa width first (nearest, ties to even).
-rceil: fp32(amax / M) rounded up to a power of two, as cuBLAS and TransformerEngine do; nothing saturates.
+rceil: fp32(amax / M) rounded up to a power of two, as the cuBLAS manual has it; nothing saturates.
 """
 
 _MANTISSA = (1 << 23) - 1  # of fp32

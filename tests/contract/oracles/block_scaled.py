@@ -1,6 +1,6 @@
 """NVFP4, MXFP8 and MXFP4 in numpy and ml_dtypes, written from the documents and without the library's code.
 
-Decisions are taken by distances to the representable values, exponents by `frexp` in fp64; the library compares
+Decisions are taken by distances to the neighbouring values, exponents by `frexp` in fp64; the library compares
 with midpoints and looks at bits.
 """
 
@@ -20,12 +20,10 @@ ELEMENTS = {"mxfp8": (448.0, 8, 3), "mxfp4": (6.0, 2, 1)}
 
 def nearest(values: NDArray, grid: NDArray) -> NDArray:
     """Index of the grid value (magnitudes from 0 up) nearest to each non-negative value, ties to the even one."""
-    distances = np.abs(np.minimum(values, grid[-1])[..., None].astype(np.float64) - grid)
-    smallest = distances.min(-1, keepdims=True)
-    candidates = distances == smallest
-    first = candidates.argmax(-1)
-    last = len(grid) - 1 - candidates[..., ::-1].argmax(-1)
-    return np.where(first % 2 == 0, first, last)
+    values = np.minimum(values.astype(np.float64), grid[-1])
+    high = np.clip(np.searchsorted(grid, values), 1, len(grid) - 1)
+    down, up = values - grid[high - 1], grid[high] - values
+    return np.where((down < up) | ((down == up) & (high % 2 == 1)), high - 1, high)
 
 
 def e2m1_codes(values: NDArray) -> NDArray:
@@ -71,7 +69,7 @@ def nvfp4_dequantize(codes: NDArray, scales: NDArray, rounding: str = "exact") -
     values = E2M1[unpack(codes)].reshape(*scales.shape, 16) * E4M3[scales][..., None]
     if rounding == "e4m3":
         values = E4M3[e4m3_bytes(values)]
-    return values.reshape(*codes.shape[:-1], -1)
+    return values.reshape(*codes.shape[:-1], codes.shape[-1] * 2)
 
 
 def e8m0_scales(amax: NDArray, element: str, rule: str) -> NDArray:
@@ -114,18 +112,27 @@ def mx_dequantize(data: NDArray, scales: NDArray, element: str) -> NDArray:
     return (values.reshape(*scales.shape, 32) * E8M0[scales][..., None]).reshape(values.shape)
 
 
-def stored(scales: NDArray, layout: str) -> NDArray:
-    """A matrix of linear scales in `layout`, flat, byte by byte from the manuals' formulas; padding is 0."""
-    rows, columns = scales.shape
-    if layout == "linear":
-        return scales.flatten()
-    if layout == "token_quads":
-        return scales.reshape(rows // 4, 4, columns).transpose(0, 2, 1).flatten()
-    tall, wide = -(-rows // 128), -(-columns // 4)
-    result = np.zeros(tall * wide * 512, np.uint8)
+def offsets(rows: int, columns: int, layout: str) -> NDArray:
+    """Byte of each (row, column), [rows, columns], one by one from the manuals' formulas."""
+    result = np.zeros((rows, columns), np.int64)
+    wide = -(-columns // 4)
     for row in range(rows):
         for column in range(columns):
-            tile = row // 128 * wide + column // 4
-            inside = row % 128
-            result[tile * 512 + inside % 32 * 16 + inside // 32 * 4 + column % 4] = scales[row, column]
+            if layout == "linear":
+                place = row * columns + column
+            elif layout == "token_quads":
+                place = row // 4 * 4 * columns + column * 4 + row % 4
+            else:
+                inside = row % 128
+                place = (row // 128 * wide + column // 4) * 512 + inside % 32 * 16 + inside // 32 * 4 + column % 4
+            result[row, column] = place
+    return result
+
+
+def stored(scales: NDArray, layout: str, padding: int = 0) -> NDArray:
+    """A matrix of linear scales in `layout`, flat."""
+    rows, columns = scales.shape
+    size = rows * columns if layout != "swizzle_128x4" else -(-rows // 128) * 128 * (-(-columns // 4) * 4)
+    result = np.full(size, padding, np.uint8)
+    result[offsets(rows, columns, layout)] = scales
     return result
