@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.minimax_m3_vl import MiniMaxM3VLTextConfig
+from transformers.models.minimax_m3_vl.modeling_minimax_m3_vl import MiniMaxM3VLTopKRouter
 
 from msa_ops.ops.route_experts import VARIANTS, Args, generate
 from tests.contract.guard import guarded
@@ -160,11 +162,8 @@ def test_guard_bytes_and_repeats(target: Target, tokens: int) -> None:
 
 def test_transformers_router(target: Target) -> None:
     """MiniMax-M3's router: the same experts, and the same weights once its order is undone."""
-    modeling = pytest.importorskip("transformers.models.minimax_m3_vl.modeling_minimax_m3_vl")
-    from transformers.models.minimax_m3_vl import MiniMaxM3VLTextConfig
-
     config = MiniMaxM3VLTextConfig(hidden_size=48, num_local_experts=40, num_experts_per_tok=4)
-    module = modeling.MiniMaxM3VLTopKRouter(config)
+    module = MiniMaxM3VLTopKRouter(config)
     generator = torch.Generator().manual_seed(8)
     module.weight.data.normal_(generator=generator)
     module.e_score_correction_bias.normal_(0, 0.1, generator=generator)
