@@ -90,10 +90,11 @@ def test_dtypes(target: Target, dtype: str, weight_format: str, weight_dtype: st
         ("nvfp4", 16, 16),
         ("nvfp4", 48, 160),
         ("nvfp4", 272, 112),
+        ("nvfp4", 32, 2880),
         ("mxfp8", 32, 32),
         ("mxfp8", 96, 160),
         ("mxfp4", 160, 96),
-        ("mxfp4", 32, 288),
+        ("mxfp4", 32, 1856),
     ],
 )
 @pytest.mark.parametrize("tokens", [1, 3, 33])
