@@ -86,3 +86,12 @@ def test_source_hash_is_of_the_target_module_and_does_not_import_it() -> None:
     record = fixtures.backend("fine", ["cpu"])
     assert len(record.source_hash()) == 16
     assert replace(record, target="msa_ops.no_such:run").source_hash() == "unknown"
+
+
+def test_kernels_that_the_build_lacks_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = fixtures.backend("compiled", ["sm_90a"], compiled=True)
+    monkeypatch.setattr("msa_ops.registry.backend.built_kernels", lambda: frozenset({("probe", "sm_100a")}))
+    (reason,) = record.platform_refusals(platforms.parse("sm_90a"))
+    assert reason.code is Code.NOT_BUILT and "sm_90a" in reason.message
+    monkeypatch.setattr("msa_ops.registry.backend.built_kernels", lambda: frozenset({("probe", "sm_90a")}))
+    assert record.platform_refusals(platforms.parse("sm_90a")) == ()

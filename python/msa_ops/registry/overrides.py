@@ -71,7 +71,10 @@ def parse_environment(text: str, unsafe: bool) -> dict[str, Override]:
 
 def _from_environment(op: str) -> Override:
     global _parsed
-    text, unsafe = os.environ.get(ENVIRONMENT, ""), os.environ.get(UNSAFE_ENVIRONMENT, "")
+    text = os.environ.get(ENVIRONMENT)
+    if not text:
+        return AUTOMATIC
+    unsafe = os.environ.get(UNSAFE_ENVIRONMENT, "")
     if (text, unsafe) != _parsed[:2]:
         wishes = parse_environment(text, unsafe == "1")
         unknown = sorted(set(wishes) - {ALL_OPS, *STORE.ops()})
