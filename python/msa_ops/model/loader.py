@@ -147,7 +147,10 @@ def _tensors(part: Part, stored: WeightFormat) -> list[tuple[str, tuple[int, ...
 
 
 def _put_plain(target: str) -> Callable[[Model, Tensor], None]:
-    return lambda model, tensor: _buffer(model, target).copy_(tensor)
+    def put(model: Model, tensor: Tensor) -> None:
+        _buffer(model, target).copy_(tensor)
+
+    return put
 
 
 def _put_part(part: Part, suffix: str, name: str) -> Callable[[Model, Tensor], None]:

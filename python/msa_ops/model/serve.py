@@ -148,7 +148,7 @@ class Engine:
         """Submits the requests and steps until nothing is left; completions in order of submission."""
         for request in requests:
             self.submit(request)
-        total = sum(len(s.tokens) + s.request.max_new_tokens for s in self.waiting)
+        total = sum(len(s.tokens) + s.request.max_new_tokens - 1 for s in self.waiting)
         done: list[Completion] = []
         with Progress(total, "serving", "token", show=progress) as bar:
             while self.waiting or self.running:
