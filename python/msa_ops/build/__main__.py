@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
+from msa_ops.build import budgets
 from msa_ops.build.driver import CompileError, compile_all
 from msa_ops.build.toolchain import ToolchainError
 from msa_ops.build.unit import units
@@ -19,9 +21,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("build/kernels"), help="folder for the objects")
     parser.add_argument("--cache", type=Path, default=Path("build/kernel-cache"), help="folder of the compile cache")
     parser.add_argument("--jobs", type=int, help="processes at a time; default: the cores")
+    parser.add_argument("--op", action="append", help="only kernels of this op; may be repeated")
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--check-budgets", type=Path, metavar="FOLDER", help="fail if a kernel is over its budget")
+    budget.add_argument("--write-budgets", type=Path, metavar="FOLDER", help="make what the kernels use their budgets")
     args = parser.parse_args(argv)
     try:
-        metadata = compile_all(units(args.arch or DEFAULT_ARCHS), args.out, args.cache, args.jobs)
+        wanted = [unit for unit in units(args.arch or DEFAULT_ARCHS) if not args.op or unit.family.op in args.op]
+        metadata = compile_all(wanted, args.out, args.cache, args.jobs)
     except (CompileError, ToolchainError, ValueError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
         return 2
@@ -31,6 +38,17 @@ def main(argv: list[str] | None = None) -> int:
             f"{entry['static_shared_memory'] + entry['dynamic_shared_memory']} B shared memory, "
             f"{sum(entry['instructions'].values())} instructions"
         )
+    for arch in args.arch or DEFAULT_ARCHS:
+        of_arch = [entry for entry in metadata if entry["arch"] == arch]
+        if args.write_budgets:
+            file = args.write_budgets / f"{arch}.json"
+            found = budgets.updated(of_arch, budgets.read(file) if file.exists() else {})
+            file.write_text(json.dumps(found, indent=1) + "\n")
+        elif args.check_budgets:
+            over = budgets.violations(of_arch, budgets.read(args.check_budgets / f"{arch}.json"))
+            if over:
+                print("\n".join(["msa_ops.build: error: over budget:", *over]), file=sys.stderr)
+                return 1
     return 0
 
 

@@ -1,0 +1,68 @@
+"""Budgets of compiled kernels: what a kernel may use, checked in as `perf/budgets/<arch>.json`.
+
+A budget holds, for each kernel name: registers, shared_memory (bytes), instructions (SASS, at most), and optionally
+`required` and `forbidden` opcode prefixes. A kernel without a budget, and a budget without a kernel, are violations:
+both mean that the file no longer describes the build.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+FIELDS = ("registers", "shared_memory", "instructions")
+
+
+def measured(metadata: dict[str, Any]) -> dict[str, int]:
+    """The budgeted quantities of one kernel."""
+    return {
+        "registers": metadata["registers"],
+        "shared_memory": metadata["static_shared_memory"] + metadata["dynamic_shared_memory"],
+        "instructions": sum(metadata["instructions"].values()),
+    }
+
+
+def read(file: Path) -> dict[str, dict[str, Any]]:
+    """Raises ValueError for a file that is not a table of budgets."""
+    try:
+        budgets = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    for name, budget in budgets.items():
+        unknown = set(budget) - {*FIELDS, "required", "forbidden"}
+        missing = set(FIELDS) - set(budget)
+        if unknown or missing:
+            raise ValueError(f"{file}: {name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
+    return budgets
+
+
+def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, Any]]) -> list[str]:
+    """One line for everything that is over its budget."""
+    lines = []
+    found = {entry["name"]: entry for entry in metadata}
+    lines += [f"{name}: has no budget" for name in sorted(set(found) - set(budgets))]
+    lines += [f"{name}: has a budget but is not built" for name in sorted(set(budgets) - set(found))]
+    for name in sorted(set(found) & set(budgets)):
+        budget, used = budgets[name], measured(found[name])
+        lines += [f"{name}: {used[key]} {key}, budget {budget[key]}" for key in FIELDS if used[key] > budget[key]]
+        opcodes = found[name]["instructions"]
+        for prefix in budget.get("required", ()):
+            if not any(opcode.startswith(prefix) for opcode in opcodes):
+                lines.append(f"{name}: no {prefix} instruction")
+        for prefix in budget.get("forbidden", ()):
+            if any(opcode.startswith(prefix) for opcode in opcodes):
+                lines.append(f"{name}: has {prefix} instructions")
+    return lines
+
+
+def updated(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Budgets that are exactly what the kernels use; opcode rules of kernels that remain are kept."""
+    return {
+        entry["name"]: {
+            **{key: rule for key, rule in budgets.get(entry["name"], {}).items() if key not in FIELDS},
+            **measured(entry),
+        }
+        for entry in sorted(metadata, key=lambda entry: entry["name"])
+    }

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from msa_ops.build import budgets
+from msa_ops.build.unit import units
+
+BUDGETS = Path(__file__).parent.parent.parent / "perf" / "budgets"
+
+
+def entry(name: str = "k", **changes: object) -> dict[str, object]:
+    base = {
+        "name": name,
+        "registers": 40,
+        "static_shared_memory": 1000,
+        "dynamic_shared_memory": 24,
+        "instructions": {"HMMA.16816.F32": 8, "IMAD": 92},
+    }
+    return {**base, **changes}
+
+
+EXACT = {"registers": 40, "shared_memory": 1024, "instructions": 100}
+
+
+def test_at_the_budget_is_within_it() -> None:
+    assert budgets.violations([entry()], {"k": EXACT}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"registers": 41}, "k: 41 registers, budget 40"),
+        ({"dynamic_shared_memory": 25}, "k: 1025 shared_memory, budget 1024"),
+        ({"instructions": {"IMAD": 101}}, "k: 101 instructions, budget 100"),
+    ],
+)
+def test_over_budget(changes: dict[str, object], said: str) -> None:
+    assert budgets.violations([entry(**changes)], {"k": EXACT}) == [said]
+
+
+def test_opcode_rules() -> None:
+    rules = {**EXACT, "required": ["HMMA", "QMUL4"], "forbidden": ["IMAD", "LDL"]}
+    assert budgets.violations([entry()], {"k": rules}) == ["k: no QMUL4 instruction", "k: has IMAD instructions"]
+
+
+def test_the_file_must_describe_the_build() -> None:
+    assert budgets.violations([entry("new")], {"old": EXACT}) == [
+        "new: has no budget",
+        "old: has a budget but is not built",
+    ]
+
+
+def test_update_keeps_rules_and_drops_what_is_gone() -> None:
+    old = {"k": {**EXACT, "registers": 1, "required": ["HMMA"]}, "gone": EXACT}
+    assert budgets.updated([entry()], old) == {"k": {"required": ["HMMA"], **EXACT}}
+
+
+@pytest.mark.parametrize("text", ["{", '{"k": {"registers": 1}}', '{"k": {"registers": 1, "colour": 2}}'])
+def test_bad_files(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "sm_90a.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=r"sm_90a\.json"):
+        budgets.read(file)
+
+
+def test_checked_in_budgets_name_exactly_the_kernels_of_the_sources() -> None:
+    for file in sorted(BUDGETS.glob("*.json")):
+        assert sorted(json.loads(file.read_text())) == sorted(unit.name for unit in units([file.stem]))
