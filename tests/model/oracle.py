@@ -18,9 +18,9 @@ from transformers.models.minimax_m3_vl.configuration_minimax_m3_vl import MiniMa
 
 
 def text_config(geometry: str, **changes: Any) -> MiniMaxM3VLTextConfig:
-    """M3 (the first layers dense in both senses) or M3.1 (all layers attend sparsely), scaled down."""
+    """M3 (half of the layers attend densely) or M3.1 (all layers attend sparsely), scaled down."""
     layers = changes.pop("num_hidden_layers", 4)
-    dense = 2 if geometry == "m3" else 0
+    dense = layers // 2 if geometry == "m3" else 0
     return MiniMaxM3VLTextConfig(
         **{
             "vocab_size": 512,
@@ -41,6 +41,7 @@ def text_config(geometry: str, **changes: Any) -> MiniMaxM3VLTextConfig:
             "mlp_layer_types": ["dense"] + ["sparse"] * (layers - 1),
             "layer_types": ["full_attention"] * dense + ["minimax_m3_sparse"] * (layers - dense),
             "index_n_heads": 4,
+            "bos_token_id": None,
             "eos_token_id": None,
             "attn_implementation": "eager",
         }
@@ -95,15 +96,20 @@ def checkpoint_tensors(model: modeling.MiniMaxM3VLForCausalLM) -> Iterator[tuple
 
 @dataclass
 class Run:
-    """logits [T, vocabulary]; block_ids by layer: int64 [T, heads, k], not sorted, -1 for nothing."""
+    """A prompt and tokens chosen greedily after it. logits: fp32 [T + n - 1, vocabulary], one row a computed token.
 
+    block_ids: by layer int64 [T + n - 1, heads, k], ascending, with -1 for nothing at the left.
+    """
+
+    prompt: list[int]
+    tokens: list[int]
     logits: Tensor
     block_ids: dict[int, Tensor]
 
 
 @torch.no_grad()
-def run(model: modeling.MiniMaxM3VLForCausalLM, tokens: list[int], decode: list[int] | None = None) -> Run:
-    """A prompt in one shot, then tokens one by one."""
+def run(model: modeling.MiniMaxM3VLForCausalLM, prompt: list[int], new_tokens: int = 1) -> Run:
+    """The prompt in one shot, then `new_tokens` greedy ones."""
     found: dict[int, list[Tensor]] = {}
     hooks = []
     for layer, block in enumerate(model.model.layers):
@@ -114,14 +120,17 @@ def run(model: modeling.MiniMaxM3VLForCausalLM, tokens: list[int], decode: list[
 
             hooks.append(block.self_attn.indexer.register_forward_hook(keep))
     cache = DynamicCache(config=model.config)
-    logits = [model(torch.tensor([tokens]), cache=cache, use_cache=True).logits[0]]
-    for token in decode or []:
-        logits.append(model(torch.tensor([[token]]), cache=cache, use_cache=True).logits[0])
+    logits = [model(torch.tensor([prompt]), cache=cache, use_cache=True).logits[0]]
+    tokens = [int(logits[0][-1].argmax())]
+    while len(tokens) < new_tokens:
+        logits.append(model(torch.tensor([tokens[-1:]]), cache=cache, use_cache=True).logits[0])
+        tokens.append(int(logits[-1][-1].argmax()))
     for hook in hooks:
         hook.remove()
-    widest = {layer: max(ids.shape[-1] for ids in each) for layer, each in found.items()}
-    block_ids = {
-        layer: torch.cat([torch.nn.functional.pad(ids, (0, widest[layer] - ids.shape[-1]), value=-1) for ids in each])
-        for layer, each in found.items()
-    }
-    return Run(torch.cat(logits), block_ids)
+    block_ids = {layer: torch.cat(list(map(_sixteen, each))) for layer, each in found.items()}
+    return Run(prompt, tokens, torch.cat(logits), block_ids)
+
+
+def _sixteen(ids: Tensor) -> Tensor:
+    padded = torch.nn.functional.pad(ids, (0, 16 - ids.shape[-1]), value=-1)
+    return padded.sort(-1).values
