@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench wheel clean
+# Architectures whose kernels go into the wheel; empty builds one without kernels.
+ARCHS ?= sm_90a
+
+.PHONY: help install demo test check format bench kernels wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,8 +43,13 @@ format: install ## rewrite the sources as the formatter wants them
 bench: install ## the small benchmark of all ops on this machine
 	$(BIN)/msa-ops bench perf/workloads/cpu_smoke.toml
 
-wheel: install ## a wheel for this Python in dist/
-	$(BIN)/python -m pip wheel -q --no-deps -w dist .
+kernels: install ## compile the kernels of ARCHS and check their budgets
+	$(BIN)/python -m pip install -q $$($(BIN)/python -m msa_ops.build.toolchain)
+	$(BIN)/python -m msa_ops.build $(addprefix --arch ,$(ARCHS)) --check-budgets perf/budgets
+
+wheel: $(if $(ARCHS),kernels,install) ## a wheel for this Python in dist/
+	$(BIN)/python -m pip wheel -q --no-deps -w dist \
+	  $(if $(ARCHS),-C cmake.define.MSA_OPS_KERNELS=$(CURDIR)/build/kernels) .
 
 clean: ## remove what was built, and the virtual environment
 	rm -rf $(VENV) build dist

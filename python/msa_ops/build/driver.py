@@ -49,6 +49,7 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
             stale.unlink()
     metadata = [result for result in results if not isinstance(result, str)]
     (folder / "kernel_table.cpp").write_text(table(metadata))
+    (folder / "kernels.json").write_text(json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
 
 

@@ -61,3 +61,16 @@ def _package_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ToolchainError(f"{package} is not installed; pip install 'msa-ops[build]'")
     return Path(next(iter(spec.submodule_search_locations)))
+
+
+def requirements() -> list[str]:
+    """What the extra `build` of this distribution asks for."""
+    return [
+        requirement.partition(";")[0].strip()
+        for requirement in importlib.metadata.requires("msa-ops") or ()
+        if re.search(r"extra\s*==\s*.build.", requirement)
+    ]
+
+
+if __name__ == "__main__":
+    print(" ".join(requirements()))
