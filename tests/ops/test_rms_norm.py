@@ -58,7 +58,7 @@ def test_default_is_the_gemma_form() -> None:
 
 def test_facts_and_cost() -> None:
     a = generate(0, tokens=5, hidden=64, residual=True)
-    assert (facts(a).dtype, facts(a).hidden, facts(a).residual) == ("bfloat16", 64, True)
+    assert (facts(a).dtype, facts(a).weight_dtype, facts(a).hidden, facts(a).residual) == (*["bfloat16"] * 2, 64, True)
     cost = SPEC.cost(a)
     assert cost.bytes_read == 5 * 64 * 2 * 2 + 64 * 2
     assert cost.bytes_written == 5 * 64 * 2 * 2

@@ -29,6 +29,7 @@ class Facts:
     hidden: int = 6144
     gemma: bool = True
     residual: bool = False
+    weight_dtype: str = "bfloat16"
 
 
 def check(a: Args) -> None:
@@ -59,7 +60,8 @@ def reference(a: Args) -> tuple[Tensor, ...]:
 
 
 def facts(a: Args) -> Facts:
-    return Facts(str(a.x.dtype).removeprefix("torch."), a.x.shape[-1], a.gemma, a.residual is not None)
+    dtype, weight_dtype = (str(tensor.dtype).removeprefix("torch.") for tensor in (a.x, a.weight))
+    return Facts(dtype, a.x.shape[-1], a.gemma, a.residual is not None, weight_dtype)
 
 
 def generate(
@@ -134,7 +136,8 @@ def rms_norm(
 
     x: [..., hidden] fp32, bf16 or fp16, last dimension contiguous. weight: [hidden], fp32 or x's dtype.
     gemma: multiply by 1 + weight (MiniMax-M3 and Gemma); False multiplies by weight.
-    residual: like x; if given, x + residual is normalised and written back to residual.
+    residual: like x; if given, x + residual is normalised, and written back to residual. The sum is taken in fp32 and
+        enters the norm before it is rounded to residual's dtype.
     out: receives the result. backend: name of a backend; see `msa_ops.explain("rms_norm")`.
     Returns a tensor like x. Raises ValueError for arguments of another shape, dtype or stride.
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
