@@ -24,6 +24,7 @@ ROUNDINGS = ("exact", "e4m3")
 
 def to_bytes(x: Tensor) -> Tensor:
     """E4M3 bytes (uint8) of fp32 values: nearest even, saturating at +-448, NaN gives 0x7F whatever its sign."""
+    # The clamp matters: casts of torch before 2.12 turn values above 464 into NaN.
     data = x.float().clamp(-MAX, MAX).to(torch.float8_e4m3fn).view(torch.uint8)
     return torch.where(x.isnan(), NAN, data).to(torch.uint8)
 
