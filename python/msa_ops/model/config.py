@@ -28,7 +28,7 @@ WITHOUT_INFLUENCE = frozenset(
     "num_mtp_modules num_nextn_predict_layers mtp_transformer_layers mtp_num_hidden_layers "
     # The vision tower and its projector.
     "vision_config image_token_index video_token_index image_token_id video_token_id projector_hidden_size "
-    "projector_hidden_act multimodal_projector_bias img_token_compression_config image_seq_length "
+    "projector_hidden_act merged_hidden_size multimodal_projector_bias img_token_compression_config image_seq_length "
     "vision_feature_layer vision_feature_select_strategy image_grid_pinpoints process_image_mode "
     "vision_start_token_id vision_end_token_id".split()
 )

@@ -42,9 +42,9 @@ def load(
 ) -> Model:
     """The model of a checkpoint folder.
 
-    dtype: of plain weights and activations; the config's if None. max_seq_len: see Model; 32,768 or the config's
-    limit if None. Quantised matrices stay as they are. Only where matrices that one kernel reads together differ in
-    format (for instance a bf16 index_k_proj beside MXFP8 q, k and v) are they expanded to `dtype`.
+    dtype: of plain weights and activations; the config's if None. max_seq_len: see Model. Quantised matrices stay as
+    they are. Only where matrices that one kernel reads together differ in format (for instance a bf16 index_k_proj
+    beside MXFP8 q, k and v) are they expanded to `dtype`.
     Raises ConfigError or CheckpointError, each with everything that is wrong in one line.
     """
     folder = Path(path)
@@ -52,8 +52,7 @@ def load(
         raise CheckpointError(f"{folder}: not a folder; accepted: a checkpoint with config.json and safetensors files")
     config = ModelConfig.from_file(folder)
     plan = make_plan(folder, config)
-    limit = min(config.max_position, 32768) if max_seq_len is None else max_seq_len
-    model = Model(config, plan.formats, dtype=dtype, device=device, max_seq_len=limit)
+    model = Model(config, plan.formats, dtype=dtype, device=device, max_seq_len=max_seq_len)
     _fill(model, plan, progress)
     return model
 
@@ -126,9 +125,9 @@ def _stored_format(part: Part, present: Mapping[str, Stored]) -> WeightFormat:
     if f"{part.name}.weight_packed" in present:
         return WeightFormat.NVFP4
     weight = present.get(f"{part.name}.weight")
-    if weight is not None and weight.dtype in _FLOATS:
-        return WeightFormat.NONE
-    return WeightFormat.MXFP8 if f"{part.name}.weight_scale" in present else WeightFormat.NONE
+    if weight is None:
+        return WeightFormat.MXFP8 if f"{part.name}.weight_scale" in present else WeightFormat.NONE
+    return WeightFormat.MXFP8 if weight.dtype == "F8_E4M3" else WeightFormat.NONE
 
 
 def _tensors(part: Part, stored: WeightFormat) -> list[tuple[str, tuple[int, ...], tuple[str, ...]]]:

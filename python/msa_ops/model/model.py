@@ -20,7 +20,7 @@ class Model(nn.Module):
     """A MiniMax-M3 or M3.1 text model for inference. All tensors are buffers; `load` fills them.
 
     formats: the storage format of each module that `names.parts` calls a group; None stores all as plain values.
-    max_seq_len: positions for which the RoPE table is made.
+    max_seq_len: positions for which the RoPE table is made; 32,768, or the config's limit if that is lower, if None.
     """
 
     embedding: Tensor
@@ -34,9 +34,11 @@ class Model(nn.Module):
         *,
         dtype: torch.dtype | None = None,
         device: str | torch.device = "cpu",
-        max_seq_len: int = 32768,
+        max_seq_len: int | None = None,
     ) -> None:
         super().__init__()
+        if max_seq_len is None:
+            max_seq_len = min(config.max_position, 32768)
         if not 1 <= max_seq_len <= config.max_position:
             raise ValueError(
                 f"max_seq_len: {max_seq_len}; accepted: 1 to max_position_embeddings, {config.max_position}"

@@ -158,19 +158,24 @@ BACKEND_HEADER = ("op", "backend", "calls", "seconds")
 
 
 def backend_reasons(calls: Sequence[OpCalls]) -> list[str]:
-    """Why other backends did not run, op by op; equal reasons of several calls of an op are given once."""
-    lines: list[str] = []
+    """Why other backends did not run; ops with the same reasons share a paragraph."""
+    by_reasons: dict[tuple[str, ...], list[str]] = {}
     for op in dict.fromkeys(record.op for record in calls):
         reasons: dict[str, None] = {}
         for record in calls:
             if record.op != op:
                 continue
-            for verdict in record.explanation().verdicts:
+            explanation = record.explanation()
+            for verdict in explanation.verdicts:
                 if not verdict.chosen:
-                    why = "; ".join(refusal.message for refusal in verdict.refusals) or "a better one was there"
-                    reasons[f"{verdict.backend}: {why}"] = None
-        lines += [f"{op}", *(f"  {reason}" for reason in reasons)] if reasons else [f"{op}", "  no other backend"]
-    return lines
+                    why = "; ".join(refusal.message for refusal in verdict.refusals)
+                    reasons[f"{verdict.backend}: {why or f'{explanation.choice} ranks higher'}"] = None
+            for provider, refusal in explanation.failures:
+                reasons[f"plugin {provider}: {refusal.message}"] = None
+        by_reasons.setdefault(tuple(reasons) or ("no other backend is registered",), []).append(op)
+    return [
+        line for reasons, ops in by_reasons.items() for line in (", ".join(ops), *(f"  {reason}" for reason in reasons))
+    ]
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
