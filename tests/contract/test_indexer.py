@@ -14,10 +14,10 @@ from torch import Tensor
 from msa_ops.cache.page import index_page
 from msa_ops.ops import batches
 from msa_ops.ops.indexer import VARIANTS, Args, generate
-from tests.contract.far_pages import sparse_pages
 from tests.contract.guard import guarded
 from tests.contract.oracles.block_scores import ROW_BYTES, block_scores, counts
 from tests.contract.oracles.block_selection import assert_valid, choose_all
+from tests.contract.placed import far_cache, wider
 from tests.contract.target import Target
 from tests.contract.workspace import workspace_bytes
 
@@ -183,24 +183,18 @@ def test_pages_may_lie_anywhere(target: Target) -> None:
     order = torch.randperm(len(args.index_cache), generator=torch.Generator().manual_seed(0))
     moved = args.index_cache[order]
     table = torch.argsort(order).to(torch.int32)[args.block_table.long()]
-    pool = torch.full((len(moved), moved.shape[1] + 4112), 0xFF, dtype=torch.uint8)
-    view = pool[:, 4096 : 4096 + moved.shape[1]]
-    view.copy_(moved)
-    wide = torch.full((2, table.shape[1] + 7), -1, dtype=torch.int32)
-    wide[:, 3 : 3 + table.shape[1]] = table
-    for cache, rows in ((moved, table), (view, wide[:, 3 : 3 + table.shape[1]])):
+    pool, wide = wider(target, moved, 4096, 16, 0xFF), wider(target, table, 3, 4, -1)
+    for cache, rows in ((moved, table), (pool, wide)):
         assert torch.equal(target.run(dataclasses.replace(args, index_cache=cache, block_table=rows))[0], expected)
 
 
 def test_far_pages(target: Target) -> None:
     """vllm#47671, aiter#3062: page ids around 65,536, and byte offsets around and beyond 2^31."""
-    if target.device != "cpu":
-        pytest.skip("a sparse mapping exists on the CPU alone")
     ids = [0, 65_535, 65_536, 65_537, 233_015, 233_016, 233_017, 239_999]
     near = generate(52, seq_lens=[len(ids) * 128 - 5], q_len=2, topk=3)
     (expected,) = target.run(near)
-    with sparse_pages(240_000, 9216, 9216) as far:
-        far[ids] = near.index_cache[near.block_table[0, : len(ids)].long()]
+    with far_cache(target, 240_000, 9216, 9216) as far:
+        far[ids] = near.index_cache[near.block_table[0, : len(ids)].long()].to(target.device)
         table = torch.tensor([[*ids, -1]], dtype=torch.int32)
         assert torch.equal(target.run(dataclasses.replace(near, index_cache=far, block_table=table))[0], expected)
 
@@ -304,3 +298,9 @@ def test_empty_batches(target: Target) -> None:
     assert target.run(args)[0].shape == (0, 4, 16)
     padding = generate(61, seq_lens=[0, 0], q_len=2)
     assert bool((target.run(padding)[0] == -1).all())
+
+
+def test_no_pages_at_all(target: Target) -> None:
+    args = generate(62, seq_lens=[300], q_len=1, topk=4)
+    nothing = dataclasses.replace(args, index_cache=torch.empty(0, 9216, dtype=torch.uint8))
+    assert target.run(nothing)[0].tolist() == [[[0, 1, 2, -1]] * 4]

@@ -11,9 +11,9 @@ from torch import Tensor
 from msa_ops.cache.page import index_page
 from msa_ops.ops import batches
 from msa_ops.ops.indexer_scores import VARIANTS, Args, generate
-from tests.contract.far_pages import sparse_pages
 from tests.contract.guard import guarded
 from tests.contract.oracles.block_scores import ROW_BYTES, assert_scores, block_scores
+from tests.contract.placed import far_cache, wider
 from tests.contract.target import Target
 
 OP = "indexer_scores"
@@ -131,12 +131,8 @@ def test_pages_may_lie_anywhere(target: Target) -> None:
     table = torch.argsort(order).to(torch.int32)[args.block_table.long()]
     (scores,) = target.run(dataclasses.replace(args, index_cache=moved, block_table=table))
     assert same_bits(scores, expected)
-    pool = torch.full((len(moved), moved.shape[1] + 4112), 0xFF, dtype=torch.uint8)
-    view = pool[:, 4096 : 4096 + moved.shape[1]]
-    view.copy_(moved)
-    wide = torch.full((2, table.shape[1] + 7), -1, dtype=torch.int32)
-    wide[:, 3 : 3 + table.shape[1]] = table
-    strided = dataclasses.replace(args, index_cache=view, block_table=wide[:, 3 : 3 + table.shape[1]])
+    pool, wide = wider(target, moved, 4096, 16, 0xFF), wider(target, table, 3, 4, -1)
+    strided = dataclasses.replace(args, index_cache=pool, block_table=wide)
     (scores,) = target.run(strided)
     assert same_bits(scores, expected)
 
@@ -149,12 +145,10 @@ def test_pages_may_lie_anywhere(target: Target) -> None:
     ],
 )
 def test_far_pages(target: Target, num_pages: int, gap: int, ids: list[int]) -> None:
-    if target.device != "cpu":
-        pytest.skip("a sparse mapping exists on the CPU alone")
     near = generate(22, seq_lens=[len(ids) * 128 - 5], q_len=2)
     (expected,) = target.run(near)
-    with sparse_pages(num_pages, 9216, 9216 + gap) as far:
-        far[ids] = near.index_cache[near.block_table[0, : len(ids)].long()]
+    with far_cache(target, num_pages, 9216, 9216 + gap) as far:
+        far[ids] = near.index_cache[near.block_table[0, : len(ids)].long()].to(target.device)
         table = torch.tensor([[*ids, -1]], dtype=torch.int32)
         (scores,) = target.run(dataclasses.replace(near, index_cache=far, block_table=table))
     assert same_bits(scores, expected)
@@ -247,3 +241,9 @@ def test_empty_batches(target: Target) -> None:
     assert target.run(args)[0].shape[0] == 0
     padding = generate(29, seq_lens=[0, 0], q_len=2)
     assert bool((target.run(padding)[0] == -torch.inf).all())
+
+
+def test_no_pages_at_all(target: Target) -> None:
+    args = generate(30, seq_lens=[300], q_len=1)
+    nothing = dataclasses.replace(args, index_cache=torch.empty(0, 9216, dtype=torch.uint8))
+    assert bool((target.run(nothing)[0] == -torch.inf).all())
