@@ -1,11 +1,13 @@
 """Argument records of cases that are too large to hold: small tensors are real, large ones have a shape and no memory.
 
-With them a case's arguments can be checked and its bytes and operations counted on any machine.
+With them a case's arguments can be checked and its bytes and operations counted on any machine. A large tensor that
+is not drawn leaves the generator where it was: values drawn after it differ from those of the real arguments (they
+have the same distribution), so a cost that depends on them is an estimate. A measurement counts on the real ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +19,16 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from msa_ops.bench.roof import precision
 from msa_ops.registry.op import Cost, OpSpec
 
-LIMITS = (1 << 20, 1 << 26, 1 << 30)
+LIMITS = (1 << 24, 1 << 27, 1 << 30)
 """Bytes of the largest tensor that is made in earnest; the next limit is tried when the values were needed."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a case without running it. `precision`: see `roof.precision`."""
+    """What is known of a case without running it: `call_bytes` of all arguments and outputs, `roof.precision`."""
 
     cost: Cost
-    argument_bytes: int
+    call_bytes: int
     precision: str
 
 
@@ -40,17 +42,16 @@ def outline(spec: OpSpec, dims: Mapping[str, Any]) -> Outline:
             with _Outline(limit):
                 args = spec.generate(0, **dims)
                 spec.check(args)
-                return Outline(spec.cost(args), argument_bytes(args), precision(args))
+                tensors = [*(getattr(args, name) for name in args.__dataclass_fields__), *spec.meta(args)]
+                return Outline(spec.cost(args), _bytes_of(tensors), precision(args))
         except (RuntimeError, NotImplementedError):  # torch raises either where a value of a meta tensor is needed
             if position == len(LIMITS) - 1:
                 raise
     raise AssertionError
 
 
-def argument_bytes(args: Any) -> int:
-    """Bytes of all tensors of a record."""
-    tensors = [value for name in args.__dataclass_fields__ if isinstance(value := getattr(args, name), Tensor)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def _bytes_of(values: Iterable[Any]) -> int:
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
 
 
 class _Outline(TorchDispatchMode):

@@ -24,7 +24,7 @@ from msa_ops.registry.op import OpSpec
 from msa_ops.registry.store import REFERENCE
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 200
-MEMORY_COPIES = 4  # fresh, reference's, backend's and timed arguments may live at once
+MEMORY_COPIES = 5  # timed, reference's, backend's and fresh arguments may live at once, and temporaries
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,9 @@ class _CaseRun:
     repeat: int
     outline: Outline
 
+    def __post_init__(self) -> None:
+        self.cost = self.outline.cost
+
     @property
     def spec(self) -> OpSpec:
         return STORE.op(self.case.op)
@@ -119,7 +122,7 @@ class _CaseRun:
         """One record for each backend that was asked for, those that cannot run here only if named."""
         backends = [b for b in STORE.backends(self.case.op) if self._is_wanted(b)]
         free = environment.free_bytes(self.device)
-        needed = MEMORY_COPIES * self.outline.argument_bytes
+        needed = MEMORY_COPIES * self.outline.call_bytes
         if free and needed > free:
             reason = f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free"
             yield from (self._record(backend, "refused", reason) for backend in backends)
@@ -129,6 +132,7 @@ class _CaseRun:
         )
         try:
             args = fresh()
+            self.cost = self.spec.cost(args)
             facts = self.spec.facts(args)
             reference = Reference.run(self.spec, fresh)
         except Exception as error:
@@ -189,7 +193,7 @@ class _CaseRun:
         )
         after = environment.clock_mhz(self.device)
         for (backend, checks, clock, sample), samples in zip(prepared, taken, strict=True):
-            if not self.spec.mutates:
+            if all(getattr(args, name) is None for name in self.spec.mutates):
                 # The timed calls themselves are checked: a captured graph may do less than the call that was captured.
                 for one in outs:
                     for out in one:
@@ -206,9 +210,9 @@ class _CaseRun:
             record.workspace_bytes = needed[backend.name]
             record.clock_mhz_before, record.clock_mhz_after = before, after
             record.precision = self.outline.precision
-            record.roof_seconds, record.bound = self.roof.bound(self.outline.cost, record.precision)
+            record.roof_seconds, record.bound = self.roof.bound(self.cost, record.precision)
             record.percent_of_roof = 100 * record.roof_seconds / statistics.median(samples)
-            record.in_cache = cold.method == "warm" and self.outline.cost.bytes < self.cache_bytes
+            record.in_cache = cold.method == "warm" and self.cost.bytes < self.cache_bytes
             yield record
 
     def _plan_cold(self) -> Cold:
@@ -216,7 +220,7 @@ class _CaseRun:
         if not wanted:
             return Cold("warm")
         free = environment.free_bytes(self.device) // 2
-        return argument_sets.plan_cold(self.outline.cost.bytes, self.outline.argument_bytes, self.cache_bytes, free)
+        return argument_sets.plan_cold(self.cost.bytes, self.outline.call_bytes, self.cache_bytes, free)
 
     def _flush(self) -> timer.Call:
         size = argument_sets.CACHE_FACTOR * self.cache_bytes
@@ -247,9 +251,9 @@ class _CaseRun:
             f"--device {self.device.type} --seed {self.options.seed}",
             seed=self.options.seed,
             repeat=self.repeat,
-            bytes_read=self.outline.cost.bytes_read,
-            bytes_written=self.outline.cost.bytes_written,
-            flops=self.outline.cost.flops,
+            bytes_read=self.cost.bytes_read,
+            bytes_written=self.cost.bytes_written,
+            flops=self.cost.flops,
             checks=list(checks),
         )
 
