@@ -312,6 +312,37 @@ class PagedAttentionContract:
         assert bool((out == 1).all())
         assert_close(lse, attention_of_args(args)[1], target.spec.tolerance(args)[1], "lse")
 
+    @pytest.mark.parametrize("rounding", ["exact", "e4m3"])
+    def test_every_code_with_every_scale(self, target: Target, rounding: str) -> None:
+        """127 requests of one token, one for each scale byte, whose K and V rows hold all 16 codes in each group.
+
+        The only weight is 1, so out is V exactly, in the rounding mode asked for; lse is the element of K that the
+        query of each head picks.
+        """
+        args = make(
+            target,
+            57,
+            seq_lens=[1] * 127,
+            q_lens=[1] * 127,
+            num_heads=16,
+            num_kv_heads=1,
+            rounding=rounding,
+            softmax_scale=1.0,
+        )
+        page = page_of(args)
+        codes = torch.arange(0x10, dtype=torch.uint8)
+        row = (codes[::2] | codes[1::2] << 4).repeat(8)
+        scales = torch.arange(127, dtype=torch.uint8).view(-1, 1)
+        pages = args.block_table[:, 0].long()
+        for member in ("k", "v"):
+            page.view(args.kv_cache, member)[pages, 0, 0] = row
+            page.view(args.kv_cache, f"{member}_scale")[pages, 0, 0] = scales
+        args = replace(args, q=torch.eye(16, 128).expand(127, 16, 128).to(args.q.dtype).contiguous())
+        out, lse = target.run(args)
+        expected = attention_of_args(args)
+        assert torch.equal(out.double(), expected[0])
+        torch.testing.assert_close(lse.double(), expected[1], rtol=1e-4, atol=1e-4)
+
     @pytest.mark.parametrize("kv_format", ["nvfp4", "fp8", "bf16"])
     def test_a_key_that_wins_returns_its_value_exactly(self, target: Target, kv_format: str) -> None:
         """Scores differ by more than 100, so that all weights but one are exactly 0 in fp32; V rows are one-hot."""

@@ -44,7 +44,7 @@ def _attend_request(
         return
     key_position = (blocks.unsqueeze(1) * PAGE_SIZE + torch.arange(PAGE_SIZE, device=q.device)).flatten()
     k, v = (_read_heads(a, member, pages) for member in ("k", "v"))
-    v = v.masked_fill((key_position > last).unsqueeze(1), 0.0)  # not written yet: may hold anything
+    v = v.masked_fill((key_position > last).unsqueeze(1), 0.0)  # unwritten: may hold anything
     rows = max(1, SCORES_AT_ONCE // (q.shape[1] * len(key_position)))
     for first in range(0, len(q), rows):
         part = slice(first, first + rows)
