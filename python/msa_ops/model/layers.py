@@ -79,6 +79,7 @@ class Attention(nn.Module):
                 *lengths,
                 num_kv_heads=config.num_kv_heads,
                 kv_format=cache.kv_format,
+                rounding=cache.rounding,
                 max_seqlen_q=batch.max_seqlen_q,
             )
             return self.out(out.flatten(1))
