@@ -50,6 +50,12 @@ def lazy(args: Any, outs: tuple[Tensor, ...]) -> None:
         outs[0].copy_(rms_norm.reference(args)[0])
 
 
+def expects_poison(args: Any, outs: tuple[Tensor, ...]) -> None:
+    """Wrong if its output already holds something, say the reference's result in memory that was used again."""
+    if bool(outs[0].isnan().all()):
+        outs[0].copy_(rms_norm.reference(args)[0])
+
+
 def workspace(platform: object, facts: object) -> int:
     return 1024
 

@@ -67,6 +67,7 @@ def test_pieces_of_a_large_tensor_are_all_looked_at(monkeypatch: pytest.MonkeyPa
     ("name", "residual", "failing"),
     [
         ("right", True, set()),
+        ("expects_poison", False, set()),
         ("wrong", False, {"out"}),
         ("unwritten", False, {"out"}),
         ("spoils_input", False, {"x"}),

@@ -120,7 +120,12 @@ class _CaseRun:
 
     def records(self) -> Iterator[Record]:
         """One record for each backend that was asked for, those that cannot run here only if named."""
-        backends = [b for b in STORE.backends(self.case.op) if self._is_wanted(b)]
+        known = STORE.backends(self.case.op)
+        backends = [backend for backend in known if self._is_wanted(backend)]
+        if not backends and not self.options.backends:
+            reason = f"no other backend runs on {self.platform.arch}; name it to time it: --backend {REFERENCE}"
+            yield self._record(next(b for b in known if b.name == REFERENCE), "refused", reason)
+            return
         free = environment.free_bytes(self.device)
         needed = MEMORY_COPIES * self.outline.call_bytes
         if free and needed > free:
@@ -166,54 +171,66 @@ class _CaseRun:
         self, correct: Sequence[tuple[Backend, list[Comparison]]], args: Any, facts: Any, reference: Reference
     ) -> Iterator[Record]:
         """Times all correct backends in balanced order, on the same argument sets."""
-        needed = {backend.name: backend.workspace_bytes(self.platform, facts) for backend, _ in correct}
-        if "workspace" in args.__dataclass_fields__ and args.workspace is None and any(needed.values()):
-            args.workspace = torch.empty(max(needed.values()), dtype=torch.uint8, device=self.device)
-        cold = self._plan_cold()
-        sets = [args, *(argument_sets.copy(args) for _ in range(cold.sets - 1))]
-        outs = [argument_sets.poisoned_outputs(self.spec, one) for one in sets]
-        flush = self._flush() if cold.method == "flush" else None
-        prepared: list[tuple[Backend, list[Comparison], timer.Timer, timer.Sample]] = []
+        try:
+            needed = {backend.name: backend.workspace_bytes(self.platform, facts) for backend, _ in correct}
+            if any(needed.values()) and getattr(args, "workspace", self) is None:
+                args.workspace = torch.empty(max(needed.values()), dtype=torch.uint8, device=self.device)
+            cold = self._plan_cold()
+            sets = [args, *(argument_sets.copy(args) for _ in range(cold.sets - 1))]
+            outs = [argument_sets.poisoned_outputs(self.spec, one) for one in sets]
+            flush = self._flush() if cold.method == "flush" else None
+        except Exception as error:  # most likely out of memory
+            yield from (self._record(backend, "error", _line(error), checks) for backend, checks in correct)
+            return
+        prepared: list[_Prepared] = []
         for backend, checks in correct:
             clock = self._timer(backend)
             calls = [
                 argument_sets.make_call(self.spec, backend.name, one, out) for one, out in zip(sets, outs, strict=True)
             ]
             try:
-                prepared.append((backend, checks, clock, clock.prepare(calls, flush)))
+                prepared.append(_Prepared(backend, checks, clock, clock.prepare(calls, flush)))
             except Exception as error:
                 yield self._record(backend, "error", f"{clock.name} timer: {_line(error)}", checks)
         before = environment.clock_mhz(self.device)
-        taken = timer.take(
-            [sample for *_, sample in prepared],
-            self.options.samples,
-            self.options.seconds,
-            LEAST_SAMPLES,
-            MOST_SAMPLES,
-        )
+        try:
+            samplers = [one.sample for one in prepared]
+            options = self.options
+            taken = timer.take(samplers, options.samples, options.seconds, LEAST_SAMPLES, MOST_SAMPLES)
+            again = [self._check_timed_calls(one.sample, outs, args, reference) for one in prepared]
+        except Exception as error:
+            yield from (self._record(one.backend, "error", _line(error), one.checks) for one in prepared)
+            return
         after = environment.clock_mhz(self.device)
-        for (backend, checks, clock, sample), samples in zip(prepared, taken, strict=True):
-            if all(getattr(args, name) is None for name in self.spec.mutates):
-                # The timed calls themselves are checked: a captured graph may do less than the call that was captured.
-                for one in outs:
-                    for out in one:
-                        argument_sets.poison(out)
-                for _ in outs:
-                    sample()
-                again = reference.compare_outputs(self.spec, outs[0])
-                if not all(check.passed for check in again):
-                    reason = f"in the timed calls: {_difference(again)}"
-                    yield self._record(backend, "incorrect", reason, again)
-                    continue
-            record = self._record(backend, "ok", "", checks)
-            record.timer, record.cold, record.samples = clock.name, str(cold), samples
-            record.workspace_bytes = needed[backend.name]
+        for one, samples, checks in zip(prepared, taken, again, strict=True):
+            if not all(check.passed for check in checks):
+                yield self._record(one.backend, "incorrect", f"in the timed calls: {_difference(checks)}", checks)
+                continue
+            record = self._record(one.backend, "ok", "", one.checks)
+            record.timer, record.cold, record.samples = one.clock.name, str(cold), samples
+            record.workspace_bytes = needed[one.backend.name]
             record.clock_mhz_before, record.clock_mhz_after = before, after
             record.precision = self.outline.precision
             record.roof_seconds, record.bound = self.roof.bound(self.cost, record.precision)
             record.percent_of_roof = 100 * record.roof_seconds / statistics.median(samples)
             record.in_cache = cold.method == "warm" and self.cost.bytes < self.cache_bytes
             yield record
+
+    def _check_timed_calls(
+        self, sample: timer.Sample, outs: Sequence[tuple[torch.Tensor, ...]], args: Any, reference: Reference
+    ) -> list[Comparison]:
+        """Outputs of the very calls that were timed: a captured graph may do less than the call that was captured.
+
+        Nothing is compared if the call changes its own inputs: those of a later call are others.
+        """
+        if any(getattr(args, name) is not None for name in self.spec.mutates if name != "workspace"):
+            return []
+        for one in outs:
+            for out in one:
+                argument_sets.poison(out)
+        for _ in outs:
+            sample()
+        return [check for one in outs for check in reference.compare_outputs(self.spec, one)]
 
     def _plan_cold(self) -> Cold:
         wanted = self.options.cold if self.options.cold is not None else self.device.type == "cuda"
@@ -256,6 +273,14 @@ class _CaseRun:
             flops=self.cost.flops,
             checks=list(checks),
         )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    backend: Backend
+    checks: list[Comparison]
+    clock: timer.Timer
+    sample: timer.Sample
 
 
 def _difference(checks: Sequence[Comparison]) -> str:

@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
         from msa_ops.cli.table import format_table
 
         print(format_table(table.HEADER, table.bench_rows(report)))
-        print(f"\n{table.roof_line(report)}")
-        print("\n".join(table.reasons(report.records)))
+        print("\n".join(["", table.roof_line(report), *table.reasons(report.records)]))
     return 1 if report.failed else 0
 
 
