@@ -59,9 +59,11 @@ class Target:
         return tuple(result.cpu() for result in results)
 
     def _moved(self, args: Any) -> Any:
+        """The arguments on the device, with their strides; tensors that share memory go on sharing it there."""
+        storages: dict[int, torch.UntypedStorage] = {}
         return type(args)(
             **{
-                name: value.to(self.device) if isinstance(value := getattr(args, name), Tensor) else value
+                name: moved(value, self.device, storages) if isinstance(value := getattr(args, name), Tensor) else value
                 for name in args.__dataclass_fields__
             }
         )
@@ -75,6 +77,15 @@ class Target:
         reasons = backend.call_refusals(platform, self.spec.facts(args))
         if reasons:
             pytest.skip(f"{self.backend} refuses: " + "; ".join(map(str, reasons)))
+
+
+def moved(value: Tensor, device: str, storages: dict[int, torch.UntypedStorage]) -> Tensor:
+    """A copy of the tensor's whole storage on the device, seen with the same offset and strides."""
+    source = value.untyped_storage()
+    if source.data_ptr() not in storages:
+        storages[source.data_ptr()] = torch.UntypedStorage(source.nbytes(), device=device).copy_(source)
+    copy = torch.empty(0, dtype=value.dtype, device=device)
+    return copy.set_(storages[source.data_ptr()], value.storage_offset(), value.shape, value.stride())
 
 
 def targets(op: str) -> list[Target]:

@@ -102,9 +102,9 @@ def test_the_registry_adds_at_most_5_us_to_a_call_through_torch() -> None:
     through, direct = torch.ops.msa_ops.rms_norm.default, torch.ops.msa_ops_bare.rms_norm.default
     for op in (through, direct):
         microseconds(lambda op=op: op(x, weight))
-    pairs = [(microseconds(lambda: through(x, weight)), microseconds(lambda: direct(x, weight))) for _ in range(25)]
-    # The least disturbed runs of each; other work on the machine only ever adds time.
-    extra_cost = min(a for a, _ in pairs) - min(b for _, b in pairs)
-    assert extra_cost <= 5.0, (
-        f"{extra_cost:.2f} us; medians {[statistics.median(side) for side in zip(*pairs, strict=True)]}"
-    )
+    # Short turns, so that other work on the machine falls on both sides alike; the median difference is the cost.
+    turns = [
+        microseconds(lambda: through(x, weight), 20) - microseconds(lambda: direct(x, weight), 20) for _ in range(400)
+    ]
+    extra_cost = statistics.median(turns)
+    assert extra_cost <= 5.0, f"{extra_cost:.2f} us"

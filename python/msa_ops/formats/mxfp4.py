@@ -30,5 +30,5 @@ def dequantize(codes: Tensor, scales: Tensor) -> Tensor:
 
     Exact up to fp32's range: products of 2^128 and more are infinite. A NaN scale gives NaN.
     """
-    groups = e2m1.decode(e2m1.unpack(codes)).unflatten(-1, (codes.shape[-1] * 2 // GROUP, GROUP))
+    groups = e2m1.decode_packed(codes).unflatten(-1, (codes.shape[-1] * 2 // GROUP, GROUP))
     return (groups * e8m0.from_bytes(scales).unsqueeze(-1)).flatten(-2)

@@ -68,7 +68,7 @@ def dequantize(
     """
     if rounding not in e4m3.ROUNDINGS:
         raise ValueError(f"rounding: {rounding!r}; accepted: {', '.join(e4m3.ROUNDINGS)}")
-    values = e2m1.decode(e2m1.unpack(codes)).unflatten(-1, (codes.shape[-1] * 2 // GROUP, GROUP))
+    values = e2m1.decode_packed(codes).unflatten(-1, (codes.shape[-1] * 2 // GROUP, GROUP))
     values = (values * e4m3.from_bytes(scales).unsqueeze(-1)).flatten(-2)
     if rounding == "e4m3":
         values = e4m3.round_to(values)

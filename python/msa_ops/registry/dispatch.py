@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from msa_ops.registry import overrides, plugins, selection, trace
 from msa_ops.registry import platform as platforms
-from msa_ops.registry import selection, trace
 from msa_ops.registry.backend import Backend
 from msa_ops.registry.op import OpSpec
-from msa_ops.registry.platform import Platform
+from msa_ops.registry.store import STORE
+
+ALIGNMENT = 128
+"""Bytes; checks and backends may look at an address modulo this and no closer."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was found out about one signature of a call: it passed its checks, and this is who runs it.
+
+    `spans` holds, for each tensor argument, the bytes from its address to the end of what it may touch.
+    """
+
+    backend: Backend
+    workspace_bytes: int
+    device: torch.device
+    spans: tuple[int, ...]
+    out_spans: tuple[int, ...]
+    generation: int
 
 
 class Dispatcher:
-    """The kernel of one op's overloads, registered with torch for every device."""
+    """The kernel of one op's overloads, registered with torch for every device.
 
+    Everything that checks, facts and selection look at is metadata: shapes, strides, dtypes, devices, the alignment
+    of addresses, and plain values. Calls with equal metadata share one `Plan`, so that a decode loop pays for a
+    look-up and not for the checks.
+    """
+
+    MAX_PLANS = 4096
     _trace: trace.Trace | None = None
     _trace_ready = False
 
@@ -24,19 +49,19 @@ class Dispatcher:
         self.spec = spec
         fields = spec.args.__dataclass_fields__
         self.tensors = tuple(name for name, info in fields.items() if "Tensor" in str(info.type))
+        self.values = tuple(name for name in fields if name not in self.tensors)
         self.has_workspace = "workspace" in fields
+        self._plans: dict[Any, Plan] = {}
 
     def functional(self, *args: Any, backend: str | None = None, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Kernel of the overload that makes its results."""
-        call = self.spec.args(*args, **kwargs)
-        results = self.run(call, backend, None)
+        results = self.run(self.spec.args(*args, **kwargs), backend, None)
         return results[0] if len(results) == 1 else results
 
     def out(self, *args: Any, backend: str | None = None, **kwargs: Any) -> None:
         """Kernel of the overload that writes into given tensors."""
         outs = tuple(kwargs.pop(name) for name in self.spec.outputs)
-        call = self.spec.args(*args, **kwargs)
-        self.run(call, backend, outs)
+        self.run(self.spec.args(*args, **kwargs), backend, outs)
 
     def fake(self, *args: Any, backend: str | None = None, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         call = self.spec.args(*args, **kwargs)
@@ -53,21 +78,50 @@ class Dispatcher:
         self._check_outs(call, outs)
 
     def run(self, call: Any, backend: str | None, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
-        spec = self.spec
-        spec.check(call)
-        device = self._device(call)
+        """Checks the call, chooses a backend and runs it. `outs` None: results are allocated."""
+        plugins.load_once()
+        override = overrides.current(self.spec.name, backend)
+        key = (override, self._signature(call), None if outs is None else tuple(map(_signature, outs)))
+        plan = self._plans.get(key)
+        if plan is None or plan.generation != STORE.generation:
+            plan = self._plan(call, outs, override)
+            if len(self._plans) >= self.MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
         if outs is not None:
-            self._check_outs(call, outs)
-            self._check_overlap(call, outs)
-        platform = platforms.of_device(device)
-        chosen = selection.choose(spec.name, platform, backend, lambda: spec.facts(call))
+            self._check_overlap(call, outs, plan)
         if not Dispatcher._trace_ready:
             Dispatcher._trace, Dispatcher._trace_ready = trace.from_environment(), True
         if Dispatcher._trace is not None:
-            Dispatcher._trace(spec.name, chosen.name, call)
-        if self.has_workspace:
-            self._provide_workspace(call, chosen, platform, device)
-        return execute(chosen, spec, call, outs)
+            Dispatcher._trace(self.spec.name, plan.backend.name, call)
+        if plan.workspace_bytes and call.workspace is None:
+            call.workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=plan.device)
+        return execute(plan.backend, self.spec, call, outs)
+
+    def _signature(self, call: Any) -> tuple[Any, ...]:
+        return (
+            *(None if (value := getattr(call, name)) is None else _signature(value) for name in self.tensors),
+            *(getattr(call, name) for name in self.values),
+        )
+
+    def _plan(self, call: Any, outs: tuple[Tensor, ...] | None, override: overrides.Override) -> Plan:
+        self.spec.check(call)
+        device = self._device(call)
+        if outs is not None:
+            self._check_outs(call, outs)
+        platform = platforms.of_device(device)
+        chosen = selection.SELECTOR.choose(self.spec.name, platform, override, lambda: self.spec.facts(call))
+        needed = chosen.workspace_bytes(platform, self.spec.facts(call)) if chosen.workspace else 0
+        if self.has_workspace and call.workspace is not None:
+            _check_workspace(call.workspace, needed)
+        return Plan(
+            backend=chosen,
+            workspace_bytes=needed,
+            device=device,
+            spans=tuple(0 if (value := getattr(call, name)) is None else _span(value) for name in self.tensors),
+            out_spans=tuple(map(_span, outs or ())),
+            generation=STORE.generation,
+        )
 
     def _device(self, call: Any) -> torch.device:
         """The one device of all tensors of the call."""
@@ -95,24 +149,20 @@ class Dispatcher:
             if not out.is_contiguous():
                 raise ValueError(f"{name}: strides {out.stride()}; accepted: contiguous")
 
-    def _check_overlap(self, call: Any, outs: tuple[Tensor, ...]) -> None:
-        inputs = [(name, getattr(call, name)) for name in self.tensors if getattr(call, name) is not None]
-        named = [*inputs, *zip(self.spec.outputs, outs, strict=True)]
-        for position, (name, out) in enumerate(named[len(inputs) :], len(inputs)):
-            for other, tensor in named[:position]:
-                if _overlap(out, tensor):
+    def _check_overlap(self, call: Any, outs: tuple[Tensor, ...], plan: Plan) -> None:
+        """Results must have memory of their own."""
+        taken: list[tuple[str, int, int]] = []
+        for name, span in zip(self.tensors, plan.spans, strict=True):
+            if span:
+                start = getattr(call, name).data_ptr()
+                taken.append((name, start, start + span))
+        for name, out, span in zip(self.spec.outputs, outs, plan.out_spans, strict=True):
+            start = out.data_ptr()
+            end = start + span
+            for other, other_start, other_end in taken:
+                if start < other_end and other_start < end and span:
                     raise ValueError(f"{name}: shares memory with {other}; accepted: memory of its own")
-
-    def _provide_workspace(self, call: Any, chosen: Backend, platform: Platform, device: torch.device) -> None:
-        needed = chosen.workspace_bytes(platform, self.spec.facts(call)) if chosen.workspace else 0
-        given = call.workspace
-        if given is None:
-            if needed:
-                call.workspace = torch.empty(needed, dtype=torch.uint8, device=device)
-        elif given.dtype != torch.uint8 or not given.is_contiguous() or given.numel() < needed:
-            raise ValueError(
-                f"workspace: {given.dtype}{list(given.shape)}; accepted: contiguous uint8 of at least {needed} bytes"
-            )
+            taken.append((name, start, end))
 
 
 def execute(backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
@@ -131,15 +181,21 @@ def execute(backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] 
     return outs
 
 
-def _span(tensor: Tensor) -> tuple[int, int]:
-    """First byte and one past the last byte that the tensor may touch."""
+def _signature(tensor: Tensor) -> tuple[Any, ...]:
+    """All that checks may look at, values excepted."""
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % ALIGNMENT
+
+
+def _span(tensor: Tensor) -> int:
+    """Bytes from the tensor's address to the end of what it may touch."""
+    if tensor.numel() == 0:
+        return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    start = tensor.data_ptr()
-    return start, start + (last + 1) * tensor.element_size()
+    return (last + 1) * tensor.element_size()
 
 
-def _overlap(one: Tensor, other: Tensor) -> bool:
-    if one.numel() == 0 or other.numel() == 0 or one.device != other.device:
-        return False
-    (start, end), (other_start, other_end) = _span(one), _span(other)
-    return start < other_end and other_start < end
+def _check_workspace(given: Tensor, needed: int) -> None:
+    if given.dtype != torch.uint8 or not given.is_contiguous() or given.numel() < needed:
+        raise ValueError(
+            f"workspace: {given.dtype}{list(given.shape)}; accepted: contiguous uint8 of at least {needed} bytes"
+        )
