@@ -89,6 +89,11 @@ def test_text_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
             "max_seq_len: 9016",
         ),
         (("--prompt", "text"), "has no tokenizer.json"),
+        (("--prompt-ids", "1", "--pages", "0"), "num_pages: 0"),
+        (("--prompt-ids", "1", "--max-seq-len", "0"), "max_seq_len: 0"),
+        (("--prompt-ids", "1", "--seed", "-1"), "seed: -1"),
+        (("--prompt-ids", "1", "--device", "abacus"), "--device: 'abacus'"),
+        (("--prompt-ids", "1", "--device", "cuda:99"), "--device: 'cuda:99'"),
     ],
 )
 def test_bad_arguments_end_in_one_line(
@@ -121,6 +126,11 @@ def test_bad_checkpoints_end_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert "config.json: No such file" in error()
     assert main(["generate", "--model", str(tmp_path / "nowhere"), "--prompt-ids", "1"]) == 2
     assert "not a folder" in capsys.readouterr().err
+
+
+def test_demo_refuses_a_bad_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--dir", str(tmp_path), "--seed", "-1"]) == 2
+    assert "seed: -1" in capsys.readouterr().err
 
 
 @pytest.mark.slow

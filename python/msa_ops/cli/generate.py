@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from msa_ops.model import Engine, ModelConfig, Request, Sampling, load
     from msa_ops.model.report import OpLog, SelectionLog
 
+    _check_device(args.device)
+    Sampling(args.temperature, args.top_p, args.seed)
     config = ModelConfig.from_file(Path(args.model)) if Path(args.model).is_dir() else None
     tokenizer = _tokenizer(Path(args.model)) if args.prompt or (Path(args.model) / "tokenizer.json").is_file() else None
     prompts = _prompts(args, config, tokenizer)
@@ -68,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
         args.model,
         dtype=getattr(torch, args.dtype) if args.dtype else None,
         device=args.device,
-        max_seq_len=args.max_seq_len or longest,
+        max_seq_len=longest if args.max_seq_len is None else args.max_seq_len,
         progress=shown,
     )
-    pages = args.pages or sum(-(-(len(prompt) + args.max_new_tokens) // PAGE_SIZE) for prompt in prompts)
+    needed = sum(-(-(len(prompt) + args.max_new_tokens) // PAGE_SIZE) for prompt in prompts)
     selection = SelectionLog(model.config.topk_blocks)
     engine = Engine(
         model,
-        num_pages=pages,
+        num_pages=needed if args.pages is None else args.pages,
         kv_format=args.kv_format,
         index_format=args.index_format or args.kv_format,
         rounding=args.rounding,
@@ -153,6 +155,19 @@ def _prompts(args: argparse.Namespace, config: ModelConfig | None, tokenizer: An
         prompts.append(torch.randint(0, vocabulary, (count,), generator=generator).tolist())
     prompts += [tokenizer.encode(text).ids for text in args.prompt]
     return prompts
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"--device: {name!r}; accepted: cpu, cuda, cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"--device: {name!r}; accepted: cpu, cuda, cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device: {name!r}; this torch sees {torch.cuda.device_count()} CUDA devices")
 
 
 def _ids(option: str, text: str) -> list[int]:

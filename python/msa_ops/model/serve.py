@@ -40,6 +40,8 @@ class Sampling:
             raise ValueError(f"temperature: {self.temperature}; accepted: 0 or more")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p: {self.top_p}; accepted: above 0, to 1")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed: {self.seed}; accepted: 0 to 2^63 - 1")
 
 
 @dataclass(frozen=True)

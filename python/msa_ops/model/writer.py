@@ -27,6 +27,8 @@ def random_tensors(config: ModelConfig, seed: int = 0) -> Iterator[tuple[str, Te
     Matrices keep the variance of what passes through them, up to the depth's usual damping of residual branches, so
     that a random model has activations, router scores and block scores of natural size.
     """
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed: {seed}; accepted: 0 to 2^31 - 1")
     damping = 1 / math.sqrt(2 * config.num_layers)
     for plain in names.plain_tensors(config):
         values = _normal(plain.name, plain.shape, seed)
