@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # The CPU build where the package index offers one. For CPU wheels from another index set PIP_EXTRA_INDEX_URL.
 TORCH ?= torch==2.13.0
 
+# Threads of the CPU library sleep instead of spinning when they wait: on a busy machine spinning costs minutes.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .DEFAULT_GOAL := help
 # Architectures whose kernels go into the wheel; empty builds one without kernels.
 ARCHS ?= sm_90a
