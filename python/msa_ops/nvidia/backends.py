@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from msa_ops.registry import STORE, Backend, Band, OneOf
+from msa_ops.nvidia import sparse_attention_limits
+from msa_ops.registry import STORE, Backend, Band, Numerics, OneOf
 
 BACKENDS = (
     Backend(
@@ -12,6 +13,17 @@ BACKENDS = (
         archs=frozenset({"sm_90a"}),
         band=Band.SPECIALIZED,
         limits=(("scale_layout", OneOf("linear")), ("contiguous", OneOf(True))),
+        compiled=True,
+    ),
+    Backend(
+        op="sparse_attention",
+        name="cute_sm90",
+        target="msa_ops.nvidia.sparse_attention:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(("q_dtype", OneOf("bfloat16")), ("kv_format", OneOf("nvfp4", "fp8", "bf16"))),
+        predicate=sparse_attention_limits.refusals,
+        numerics=Numerics(rounding=("exact",)),
         compiled=True,
     ),
 )
