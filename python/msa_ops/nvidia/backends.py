@@ -16,6 +16,21 @@ BACKENDS = (
         compiled=True,
     ),
     Backend(
+        op="indexer",
+        name="cute_sm90",
+        target="msa_ops.nvidia.indexer:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(
+            ("q_dtype", OneOf("bfloat16", "float8_e4m3fn")),
+            ("index_format", OneOf("nvfp4", "fp8", "bf16")),
+            ("rounding", OneOf("exact")),
+        ),
+        numerics=Numerics(rounding=("exact",)),
+        compiled=True,
+        workspace="msa_ops.nvidia.indexer:workspace",
+    ),
+    Backend(
         op="sparse_attention",
         name="cute_sm90",
         target="msa_ops.nvidia.sparse_attention:sm90",
