@@ -163,6 +163,8 @@ class Engine:
         start = time.perf_counter()
         scheduled = self._schedule()
         if not scheduled:
+            if self.waiting or self.running:
+                raise RuntimeError("no request can be scheduled: pages of the cache are lost")
             return []
         chunks = [Chunk(s.tokens[s.computed : s.computed + n], s.computed, s.pages) for s, n in scheduled]
         batch = Batch.of(chunks, self.device)
@@ -177,22 +179,26 @@ class Engine:
         return done
 
     def _schedule(self) -> list[tuple[_Sequence, int]]:
-        """Sequences and how many of their tokens to compute, with pages for them."""
+        """Sequences and how many of their tokens to compute, with pages for them.
+
+        A request is admitted only with what all running ones have left of the budget, so that none but the youngest
+        can be amid its prompt, and a prompt never holds up those that decode.
+        """
         budget = self.max_tokens
         scheduled: list[tuple[_Sequence, int]] = []
-        # Decoding sequences first, so that a long prompt does not hold them up; sorted() keeps the order of age.
-        for sequence in sorted(self.running, key=lambda s: s.pending > 1):
-            count = min(sequence.pending, budget)
-            if sequence in self.running and count and self._provide_pages(sequence, count, scheduled):
-                scheduled.append((sequence, count))
-                budget -= count
+        for sequence in list(self.running):
+            if sequence in self.running:  # it may have lost its pages to an older one
+                count = min(sequence.pending, budget)
+                if self._provide_pages(sequence, count):
+                    scheduled.append((sequence, count))
+                    budget -= count
         while self.waiting and budget and len(self.running) < self.max_requests:
             sequence = self.waiting[0]
             count = min(sequence.pending, budget)
             if self._pages_short(sequence, count) > self.allocator.available:
                 break
             self.running.append(self.waiting.popleft())
-            self._provide_pages(sequence, count, scheduled)
+            self._provide_pages(sequence, count)
             scheduled.append((sequence, count))
             budget -= count
         return scheduled
@@ -200,13 +206,12 @@ class Engine:
     def _pages_short(self, sequence: _Sequence, count: int) -> int:
         return -(-(sequence.computed + count) // PAGE_SIZE) - len(sequence.pages)
 
-    def _provide_pages(self, sequence: _Sequence, count: int, scheduled: list[tuple[_Sequence, int]]) -> bool:
+    def _provide_pages(self, sequence: _Sequence, count: int) -> bool:
         """Gets pages for `count` more tokens, from the youngest sequences if need be; False if it lost its own."""
         while (short := self._pages_short(sequence, count)) > self.allocator.available:
             youngest = self.running.pop()
             self.allocator.free(youngest.pages)
             youngest.pages, youngest.computed = [], 0
-            scheduled[:] = [entry for entry in scheduled if entry[0] is not youngest]
             self.waiting.appendleft(youngest)
             self.preemptions += 1
             if youngest is sequence:
