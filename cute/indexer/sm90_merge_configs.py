@@ -1,0 +1,74 @@
+"""Configurations of the Hopper kernel that merges the candidates of requests that several thread blocks scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msa_ops.build.unit import Family
+from msa_ops.registry import Refusal
+from msa_ops.registry.platform import Platform
+
+
+@dataclass(frozen=True)
+class Config:
+    """topk: the most that is chosen. per_lane: candidates that a lane holds."""
+
+    topk: int
+    warps: int
+    per_lane: int
+
+    @property
+    def name(self) -> str:
+        return f"merge_{self.topk}"
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def candidates(self) -> int:
+        """The most candidates that it can merge for a column."""
+        return self.threads * self.per_lane
+
+    @property
+    def shared_memory(self) -> int:
+        """Sums of warps, facts of the request, and each warp's choice."""
+        return 4 * 32 + 4 * 8 + 8 * self.warps * self.topk
+
+
+def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
+    return ()
+
+
+FAMILY = Family(
+    op="indexer",
+    module="msa_ops.cute.indexer.sm90_merge",
+    archs=("sm_90a",),
+    arguments=(
+        "seq_lens",
+        "cu_seqlens_q",
+        "block_ids",
+        "workspace",
+        "out_token_stride",
+        "out_head_stride",
+        "num_tokens",
+        "batch",
+        "num_heads",
+        "max_blocks",
+        "topk",
+        "columns",
+        "num_blocks",
+    ),
+    configs=(Config(16, warps=8, per_lane=9), Config(64, warps=16, per_lane=17)),
+    supports=supports,
+    shared_memory=lambda config: config.shared_memory,
+)
+
+
+def config_for(topk: int) -> Config:
+    return next(config for config in FAMILY.configs if topk <= config.topk)
+
+
+MAX_BLOCKS = min(config.candidates // config.topk for config in FAMILY.configs)
+"""The most thread blocks whose candidates can be merged."""

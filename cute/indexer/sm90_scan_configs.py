@@ -1,0 +1,110 @@
+"""Configurations of the Hopper kernel that scans index keys and keeps each block's candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msa_ops.build.unit import Family
+from msa_ops.registry import Refusal
+from msa_ops.registry.platform import Platform
+
+PAGE_BYTES = {"nvfp4": 9216, "fp8": 16384, "bf16": 32768}
+
+
+@dataclass(frozen=True)
+class Config:
+    """index_format: of the keys. columns: (query token, head) pairs a tile, a multiple of 8. warps: each scans pages
+    of its own. tokens: of a page that a warp takes at a time. stages: of its ring. pages: scored between selections.
+    """
+
+    index_format: str
+    columns: int
+    warps: int
+    tokens: int
+    stages: int
+    pages: int
+
+    @property
+    def name(self) -> str:
+        return f"scan_{self.index_format}_{self.columns}"
+
+    @property
+    def parts(self) -> int:
+        """Warps that share a page."""
+        return 128 // self.tokens
+
+    @property
+    def stage_bytes(self) -> int:
+        return PAGE_BYTES[self.index_format] // self.parts
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def ring_bytes(self) -> int:
+        return self.warps * self.stages * self.stage_bytes
+
+    @property
+    def shared_memory(self) -> int:
+        """The rings, scores of `pages` pages (+ 1 against bank conflicts), barriers, sums, a window of requests."""
+        scores = 4 * self.columns * (self.pages + 1)
+        barriers = 8 * self.warps * self.stages
+        window = 4 * (5 * self.threads + 1)
+        return self.ring_bytes + barriers + scores + 4 * 32 + window
+
+
+def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
+    return ()
+
+
+ARGUMENTS = (
+    "index_q",
+    "index_cache",
+    "block_table",
+    "seq_lens",
+    "cu_seqlens_q",
+    "block_ids",
+    "workspace",
+    "q_token_stride",
+    "q_head_stride",
+    "page_stride",
+    "table_stride",
+    "out_token_stride",
+    "out_head_stride",
+    "num_pages",
+    "num_tokens",
+    "batch",
+    "num_heads",
+    "max_blocks",
+    "topk",
+    "init_blocks",
+    "local_blocks",
+    "q_is_fp8",
+    "num_blocks",
+    "code_factor",
+)
+
+FAMILY = Family(
+    op="indexer",
+    module="msa_ops.cute.indexer.sm90_scan",
+    archs=("sm_90a",),
+    arguments=ARGUMENTS,
+    configs=(
+        Config("nvfp4", 8, warps=12, tokens=64, stages=3, pages=512),
+        Config("nvfp4", 16, warps=12, tokens=64, stages=3, pages=512),
+        Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
+        Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256),
+        Config("fp8", 8, warps=12, tokens=64, stages=2, pages=512),
+        Config("fp8", 16, warps=12, tokens=64, stages=2, pages=256),
+        Config("fp8", 32, warps=12, tokens=32, stages=3, pages=256),
+        Config("fp8", 64, warps=8, tokens=64, stages=2, pages=256),
+        Config("bf16", 8, warps=12, tokens=32, stages=2, pages=512),
+        Config("bf16", 16, warps=12, tokens=32, stages=2, pages=256),
+        Config("bf16", 32, warps=12, tokens=32, stages=1, pages=256),
+        Config("bf16", 64, warps=8, tokens=32, stages=2, pages=256),
+    ),
+    supports=supports,
+    shared_memory=lambda config: config.shared_memory,
+)

@@ -1,0 +1,95 @@
+"""How the work of a ragged batch is divided among thread blocks, from the lengths on the device alone.
+
+A piece of work is one page for one tile of a request's (query token, head) columns. Pieces are numbered request by
+request, tile by tile, page by page; block i of G takes a run of consecutive pieces, as long as any other's to within
+one. The scan and the merge compute the same numbers from the same lengths.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+from msa_ops.cute.indexer import atoms
+
+PAGE = 128
+
+
+@cute.jit
+def clamp(value: Int32, low: Int32, high: Int32) -> Int32:
+    value = low if value < low else value
+    return high if value > high else value
+
+
+@cute.jit
+def load_i32(base: Int64, position: Int32) -> Int32:
+    return Int32(atoms.ldg_constant_u32(base + Int64(position) * 4))
+
+
+@cute.jit
+def query_range(request: Int32, cu_seqlens: Int64, num_tokens: Int32, batch: Int32):
+    """First and one past the last query token of a request; as the lengths say, not limited to the batch."""
+    each = num_tokens // batch
+    first = each * request
+    last = first + each
+    if cu_seqlens != Int64(0):
+        first = load_i32(cu_seqlens, request)
+        last = load_i32(cu_seqlens, request + 1)
+    return first, last
+
+
+@cute.jit
+def num_pages(seq_len: Int32, max_blocks: Int32) -> Int32:
+    length = Int32(0) if seq_len < 0 else seq_len
+    pages = length // PAGE + (Int32(1) if length % PAGE > 0 else Int32(0))
+    return max_blocks if pages > max_blocks else pages
+
+
+@cute.jit
+def num_tiles(first: Int32, last: Int32, num_tokens: Int32, num_heads: Int32, tile) -> Int32:
+    tokens = clamp(last, Int32(0), num_tokens) - clamp(first, Int32(0), num_tokens)
+    return Int32(0) if tokens <= 0 else (tokens * num_heads + (tile - 1)) // tile
+
+
+@cute.jit
+def run_begin(block: Int32, total: Int32, blocks: Int32) -> Int32:
+    """First piece of a block's run; that of `blocks` is the total."""
+    each = total // blocks
+    longer = total - each * blocks
+    return block * each + (block if block < longer else longer)
+
+
+@cute.jit
+def block_of(piece: Int32, total: Int32, blocks: Int32) -> Int32:
+    """The block in whose run a piece is."""
+    each = total // blocks
+    longer = total - each * blocks
+    border = longer * (each + 1)
+    block = piece // (each + 1)
+    if piece >= border:
+        block = longer + (piece - border) // (Int32(1) if each < 1 else each)
+    return block
+
+
+@cute.jit
+def warp_prefix(value: Int32, lane: Int32) -> Int32:
+    """Sum over the lanes up to and including this one."""
+    for step in cutlass.range_constexpr(5):
+        below = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
+        value = value + (below if lane >= (1 << step) else Int32(0))
+    return value
+
+
+@cute.jit
+def block_prefix(value: Int32, sums: Int32, thread: Int32, warps: cutlass.Constexpr):
+    """Sum over the threads before this one, and over all. `sums`: shared memory of one word a warp."""
+    lane, warp = thread % 32, thread // 32
+    inclusive = warp_prefix(value, lane)
+    if lane == 31:
+        atoms.sts_u32(sums + warp * 4, inclusive)
+    cute.arch.sync_threads()
+    before, total = Int32(0), Int32(0)
+    for other in cutlass.range_constexpr(warps):
+        part = Int32(atoms.lds_u32(sums, other * 4))
+        before = before + (part if other < warp else Int32(0))
+        total = total + part
+    cute.arch.sync_threads()
+    return before + inclusive - value, total
