@@ -23,6 +23,11 @@ class Config:
     def name(self) -> str:
         return f"{self.dtype}_{'global' if self.global_scale else 'plain'}_{self.division}"
 
+    @property
+    def fast(self) -> bool:
+        """Whether the codes can be had without division: see pairs.py."""
+        return self.dtype != "float32" and not self.global_scale and self.division == "divide"
+
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
     return ()
