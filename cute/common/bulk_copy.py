@@ -18,6 +18,11 @@ def barrier_init_fence() -> None:
     asm("fence.proxy.async.shared::cta;", [])
 
 
+def order_before_copies() -> None:
+    """Orders this thread's accesses to shared memory before bulk copies to the same place that follow a barrier."""
+    asm("fence.proxy.async.shared::cta;", [])
+
+
 def barrier_arrive(barrier: Int32) -> None:
     asm("mbarrier.arrive.shared::cta.b64 _, [$0];", [], [barrier])
 

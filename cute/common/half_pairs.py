@@ -13,6 +13,18 @@ def mul_f16x2(a: Uint32, b: Uint32) -> Uint32:
     return asm("mul.rn.f16x2 $0, $1, $2;", [Uint32], [a, b], pure=True)
 
 
+def both_low(pair: Uint32) -> Uint32:
+    """The low half twice."""
+    return asm("{ .reg .b16 low, high; mov.b32 {low, high}, $1; mov.b32 $0, {low, low}; }", [Uint32], [pair], pure=True)
+
+
+def both_high(pair: Uint32) -> Uint32:
+    """The high half twice."""
+    return asm(
+        "{ .reg .b16 low, high; mov.b32 {low, high}, $1; mov.b32 $0, {high, high}; }", [Uint32], [pair], pure=True
+    )
+
+
 def pack_f16x2(low: Float32, high: Float32) -> Uint32:
     return asm("cvt.rn.f16x2.f32 $0, $2, $1;", [Uint32], [low, high], pure=True)
 
@@ -57,6 +69,10 @@ def e2m1x8_to_f16x2(word: Uint32) -> tuple:
 
 def exp2(value: Float32) -> Float32:
     return asm("ex2.approx.ftz.f32 $0, $1;", [Float32], [value], pure=True)
+
+
+def fma_f32(a: Float32, b: Float32, c: Float32) -> Float32:
+    return asm("fma.rn.f32 $0, $1, $2, $3;", [Float32], [a, b, c], pure=True)
 
 
 def log2(value: Float32) -> Float32:

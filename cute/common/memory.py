@@ -28,6 +28,10 @@ def load_shared_f32x4(address: Int32) -> tuple:
     return asm("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", [Float32] * 4, [address])
 
 
+def load_shared_f32x2(address: Int32) -> tuple:
+    return asm("ld.shared.v2.f32 {$0, $1}, [$2];", [Float32] * 2, [address])
+
+
 def load_shared_f32(address: Int32) -> Float32:
     return asm("ld.shared.f32 $0, [$1];", [Float32], [address])
 
@@ -40,7 +44,19 @@ def store_shared_f32(address: Int32, value: Float32) -> None:
     asm("st.shared.f32 [$0], $1;", [], [address, value])
 
 
-def store_shared_i32x2(address: Int32, a: Int32, b: Int32) -> None:
+def load_shared_i64x2(address: Int32) -> tuple:
+    return asm("ld.shared.v2.b64 {$0, $1}, [$2];", [Int64] * 2, [address])
+
+
+def store_shared_i64x2(address: Int32, a: Int64, b: Int64) -> None:
+    asm("st.shared.v2.b64 [$0], {$1, $2};", [], [address, a, b])
+
+
+def store_shared_128(address: Int32, a: Uint32, b: Uint32, c: Uint32, d: Uint32) -> None:
+    asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", [], [address, a, b, c, d])
+
+
+def store_shared_64(address: Int32, a: Uint32, b: Uint32) -> None:
     asm("st.shared.v2.b32 [$0], {$1, $2};", [], [address, a, b])
 
 
@@ -48,17 +64,30 @@ def store_shared_i32(address: Int32, value: Int32) -> None:
     asm("st.shared.b32 [$0], $1;", [], [address, value])
 
 
-def map_to_rank(address: Int32, rank: Int32) -> Int32:
-    """Address of the same place in the shared memory of another block of the cluster."""
-    return asm("mapa.shared::cluster.u32 $0, $1, $2;", [Int32], [address, rank])
+def load_cluster_f32_if(address: Int32, rank: int, ranks: Int32, otherwise: float) -> Float32:
+    """From the same place in the shared memory of a block of the cluster, if there is one of that rank."""
+    return asm(
+        "{ .reg .pred p; .reg .b32 there; setp.gt.s32 p, $2, " + str(rank) + "; mov.f32 $0, $3;"
+        " @p mapa.shared::cluster.u32 there, $1, " + str(rank) + "; @p ld.shared::cluster.f32 $0, [there]; }",
+        [Float32],
+        [address, ranks, Float32(otherwise)],
+    )
 
 
-def load_cluster_f32x2(address: Int32) -> tuple:
-    return asm("ld.shared::cluster.v2.f32 {$0, $1}, [$2];", [Float32] * 2, [address])
+def load_cluster_f32x2_if(address: Int32, rank: int, ranks: Int32) -> tuple:
+    """Two values from a block of the cluster, or zeros."""
+    return asm(
+        "{ .reg .pred p; .reg .b32 there; setp.gt.s32 p, $3, " + str(rank) + "; mov.f32 $0, 0f00000000;"
+        " mov.f32 $1, 0f00000000; @p mapa.shared::cluster.u32 there, $2, " + str(rank) + ";"
+        " @p ld.shared::cluster.v2.f32 {$0, $1}, [there]; }",
+        [Float32] * 2,
+        [address, ranks],
+    )
 
 
-def load_cluster_f32(address: Int32) -> Float32:
-    return asm("ld.shared::cluster.f32 $0, [$1];", [Float32], [address])
+def prefetch_global(address: Int64) -> None:
+    """Brings the line to the L2 cache."""
+    asm("prefetch.global.L2 [$0];", [], [address])
 
 
 def load_global_128_if(address: Int64, wanted: Int32) -> tuple:

@@ -39,13 +39,45 @@ class Config:
         return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}"
 
     @property
+    def mma(self) -> str:
+        """Type of the operands of matrix products."""
+        return "bf16" if self.kv_format == "bf16" else "f16"
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a token of K, or of V."""
+        return ROW_BYTES[self.kv_format]
+
+    @property
     def token_stride(self) -> int:
         """Bytes between tokens of K, and of V."""
-        return ROW_BYTES[self.kv_format] * (2 if self.packed else 1)
+        return self.row_bytes * (2 if self.packed else 1)
+
+    @property
+    def scale_bytes(self) -> int:
+        """Of a token of K, or of V."""
+        return SCALE_BYTES[self.kv_format]
+
+    @property
+    def v_at(self) -> int:
+        """Where V begins in a chunk in shared memory. Behind it come the scales of K and of V."""
+        return self.row_bytes if self.packed else self.chunk * self.row_bytes
+
+    @property
+    def k_scale_at(self) -> int:
+        return 2 * self.chunk * self.row_bytes
+
+    @property
+    def v_scale_at(self) -> int:
+        return self.k_scale_at + self.chunk * self.scale_bytes
 
     @property
     def stage_bytes(self) -> int:
-        return self.chunk * 2 * (ROW_BYTES[self.kv_format] + SCALE_BYTES[self.kv_format])
+        return self.chunk * 2 * (self.row_bytes + self.scale_bytes)
+
+    @property
+    def ring_bytes(self) -> int:
+        return self.stages * self.stage_bytes
 
     @property
     def chunks_of_a_warp(self) -> int:
@@ -53,34 +85,39 @@ class Config:
         return PAGE // (self.chunk * self.warps)
 
 
-# Shared memory of a block: barriers | page list | statistics of the warps | the block's own sums | rings of the warps.
-LIST_AT = 512
-COUNT_AT = LIST_AT + 8 * MAX_TOPK
-STATISTICS_AT = COUNT_AT + 128
+# Shared memory of a block. In the list, an entry is the address of a page (of its K and this head) and the number of
+# its tokens that are visible, 8 bytes each. Of 16 rows each: maximum and sum of the weights, of a warp or of the block.
+BARRIERS_AT = 0
+COUNT_AT = 384
+FACTORS_AT = 400  # of the rows' scores
+LIST_AT = FACTORS_AT + 4 * ROWS + 48
+QUERIES_AT = LIST_AT + 16 * MAX_TOPK
+STATISTICS_BYTES = 2 * ROWS * 4
 SUMS_BYTES = ROWS * HEAD_DIM * 4
+STATISTICS_AT = QUERIES_AT + ROWS * HEAD_DIM * 2
+SUMS_AT = STATISTICS_AT + STATISTICS_BYTES
 
 
-def sums_at(config: Config) -> int:
-    """Maxima and weights of the 16 rows, then the unnormalised output."""
-    return STATISTICS_AT + config.warps * 2 * ROWS * 4
+def warp_statistics_at(warp: int) -> int:
+    return SUMS_AT + SUMS_BYTES + warp * STATISTICS_BYTES
 
 
 def rings_at(config: Config) -> int:
-    return sums_at(config) + 2 * ROWS * 4 + SUMS_BYTES
+    return warp_statistics_at(config.warps)
 
 
 def shared_memory(config: Config) -> int:
-    return rings_at(config) + config.warps * config.stages * config.stage_bytes
+    return rings_at(config) + config.warps * config.ring_bytes
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
-    if config.stages * config.stage_bytes < SUMS_BYTES:
+    if config.ring_bytes < SUMS_BYTES:
         yield Refusal(Code.ARGUMENT, f"a warp's ring is smaller than its sums, {SUMS_BYTES} bytes", "use more stages")
 
 
 CONFIGS = (
-    Config("nvfp4", False, warps=4, chunk=32, stages=3, blocks=3),
-    Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=1),
+    Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
+    Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
     Config("fp8", False, warps=4, chunk=32, stages=3, blocks=2),
     Config("fp8", True, warps=4, chunk=32, stages=3, blocks=2),
     Config("bf16", False, warps=4, chunk=16, stages=3, blocks=2),

@@ -1,0 +1,159 @@
+"""Operands of the matrix products: queries in shared memory, K and V from raw bytes to registers.
+
+Lane 4 r + c of a warp. In the products with K, the 16 columns of a step are 16 of the 128 dims, so that a lane's share
+of a token is the contiguous dims 32 c to 32 c + 31. In the products with V, column r of the n-th of 16 products is dim
+16 r + n, so that its share is dims 16 r to 16 r + 15, one group of NVFP4.
+Token 8 t + i of a chunk is column i ^ (i / 2 % 2) of tile t: lanes then read rows of V that share fewer banks.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32, Uint32
+from msa_ops.cute.common import bulk_copy, memory
+from msa_ops.cute.common import half_pairs as half
+from msa_ops.cute.common.asm import select
+from msa_ops.cute.sparse_attention.sm90_configs import FACTORS_AT, QUERIES_AT, Config
+
+Q_EXPONENT = 14
+"""The largest element of a scaled row of q has this exponent in FP16."""
+SMALLEST_FACTOR = 1e-37
+
+
+def query_pairs(config: Config) -> list[tuple[int, int]]:
+    """Which two of a lane's 32 dims are register j % 2 of step j / 2, in the order in which `k_steps` unpacks K."""
+    if config.kv_format == "nvfp4":
+        return [(8 * (j // 4) + j % 4, 8 * (j // 4) + j % 4 + 4) for j in range(16)]
+    return [(2 * j, 2 * j + 1) for j in range(16)]
+
+
+@cute.jit
+def prepare_queries(config: cutlass.Constexpr, words: cute.Tensor, shared: Int32, lane: Int32, base: Float32):
+    """From 16 words of q of rows r and r + 8 each: the first operand of all steps, and each row's factor.
+
+    factor x product = base-2 logarithm of a weight; `base` is that factor for unscaled q. The factor is positive: its
+    sign goes to q. For FP16 a row is scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
+    """
+    flip = select(base < Float32(0.0), Uint32(0x80008000), Uint32(0))
+    magnitude = select(base < Float32(0.0), -base, base)
+    parts = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
+    for i in cutlass.range_constexpr(2):
+        factor = magnitude
+        if cutlass.const_expr(config.mma == "bf16"):
+            for j in cutlass.range_constexpr(16):
+                parts[4 * (j // 2) + 2 * (j % 2) + i] = words[16 * i + j] ^ flip
+        else:
+            largest = Uint32(0)
+            for j in cutlass.range_constexpr(16):
+                word = words[16 * i + j]
+                largest = cutlass.max(largest, word & Uint32(0x7FFF))
+                largest = cutlass.max(largest, (word >> Uint32(16)) & Uint32(0x7FFF))
+            for offset in cutlass.range_constexpr(1, 3):
+                largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=offset))
+            # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
+            exponent = Q_EXPONENT + 127 - cutlass.max(Int32(largest >> Uint32(7)), Int32(15))
+            scale = half.float_of_bits((exponent + 127) << 23)
+            factor = factor * half.float_of_bits((127 - exponent) << 23)
+            if cutlass.const_expr(config.kv_format == "nvfp4"):
+                factor = factor * Float32(2.0**half.E2M1_SHIFT)
+            floats = []
+            for j in cutlass.range_constexpr(16):
+                word = words[16 * i + j]
+                floats += [
+                    half.float_of_bits(Int32(word << Uint32(16))) * scale,
+                    half.float_of_bits(Int32(word & Uint32(0xFFFF0000))) * scale,
+                ]
+            for j, (low, high) in enumerate(query_pairs(config)):
+                parts[4 * (j // 2) + 2 * (j % 2) + i] = half.pack_f16x2(floats[low], floats[high]) ^ flip
+        # Not zero, by which the score of a hidden token, minus infinity, could not be multiplied.
+        factor = select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
+        if lane % 4 == 0:
+            memory.store_shared_f32(shared + FACTORS_AT + (lane // 4 + 8 * i) * 4, factor)
+    for step in cutlass.range_constexpr(8):
+        memory.store_shared_128(shared + QUERIES_AT + (32 * step + lane) * 16, *[parts[4 * step + i] for i in range(4)])
+
+
+def query_step(queries: Int32, step: int) -> tuple:
+    """`queries`: address of the lane's part of step 0."""
+    return memory.load_shared_128(queries + 512 * step)
+
+
+def k_steps(config: Config, at: Int32, lane: Int32, tile: int):
+    """Generates, for 8 steps, the two registers of a tile of 8 tokens."""
+    column = lane % 4
+    token = (lane // 4) ^ ((lane // 8) & 1)
+    row = at + token * config.token_stride + column * (config.row_bytes // 4)
+    scale_row = at + token * config.scale_bytes + column * 2
+    words = []
+    for i in range(config.row_bytes // 64):
+        words += memory.load_shared_128(row + (8 * tile * config.token_stride + 16 * i))
+    if config.kv_format == "nvfp4":
+        scale = memory.load_shared_16(scale_row + (config.k_scale_at + 8 * tile * config.scale_bytes))
+        scales = half.e4m3x2_to_f16x2(scale)
+        both = [half.both_low(scales), half.both_high(scales)]
+        for i, word in enumerate(words):
+            pairs = [half.mul_f16x2(pair, both[i // 2]) for pair in half.e2m1x8_to_f16x2(word)]
+            yield pairs[:2]
+            yield pairs[2:]
+    elif config.kv_format == "fp8":
+        for word in words:
+            yield list(half.e4m3x4_to_f16x2(word))
+    else:
+        for step in range(8):
+            yield words[2 * step : 2 * step + 2]
+
+
+def v_products(config: Config, at: Int32, lane: Int32, step: int):
+    """Generates, for 16 products with the weights of 16 tokens, the two registers."""
+    group = lane // 4
+    column = lane % 4
+    swap = column & 1
+    rows, scales = [], []
+    for part in range(2):
+        for i in range(2):
+            token = (2 * column + i) ^ swap
+            first = 16 * step + 8 * part
+            row = at + token * config.token_stride + group * (config.row_bytes // 8)
+            row = row + (config.v_at + first * config.token_stride)
+            if config.kv_format == "nvfp4":
+                rows.append(memory.load_shared_64(row))
+                scale_row = at + token * config.scale_bytes + group
+                scales.append(memory.load_shared_8(scale_row + (config.v_scale_at + first * config.scale_bytes)))
+            elif config.kv_format == "fp8":
+                rows.append(memory.load_shared_128(row))
+            else:
+                rows.append(memory.load_shared_128(row) + memory.load_shared_128(row + 16))
+    if config.kv_format == "nvfp4":
+        scales = [half.e4m3x2_to_f16x2(half.prmt(scales[2 * i], scales[2 * i + 1], 0x0040)) for i in range(2)]
+    for word in range(len(rows[0])):
+        for selector in (0x5140, 0x7362) if config.kv_format == "fp8" else (0x5410, 0x7632):
+            merged = [half.prmt(rows[2 * i][word], rows[2 * i + 1][word], selector) for i in range(2)]
+            if config.kv_format == "nvfp4":
+                unpacked = [
+                    [half.mul_f16x2(pair, scales[i]) for pair in half.e2m1x8_to_f16x2(merged[i])] for i in range(2)
+                ]
+            elif config.kv_format == "fp8":
+                unpacked = [half.e4m3x4_to_f16x2(both) for both in merged]
+            else:
+                unpacked = [[both] for both in merged]
+            yield from zip(*unpacked, strict=True)
+
+
+@cute.jit
+def clear_hidden_values(config: cutlass.Constexpr, at: Int32, lane: Int32, visible: Int32):
+    """Makes the values of tokens from `visible` on zero: a weight of zero would not hide NaN. For one warp."""
+    zero = Uint32(0)
+    if cutlass.const_expr(config.kv_format == "nvfp4"):
+        for first in cutlass.range_constexpr(0, config.chunk, 32):
+            token = first + lane
+            if cutlass.Boolean(token >= visible) & cutlass.Boolean(token < config.chunk):
+                memory.store_shared_64(at + (config.v_scale_at) + token * 8, zero, zero)
+    else:
+        lanes = 32 // config.chunk  # of a token
+        share = config.row_bytes // lanes
+        token = lane // lanes
+        if token >= visible:
+            place = at + config.v_at + token * config.token_stride + lane % lanes * share
+            for i in cutlass.range_constexpr(0, share, 16):
+                memory.store_shared_128(place + i, zero, zero, zero, zero)
+    bulk_copy.order_before_copies()
+    cute.arch.sync_warp()
