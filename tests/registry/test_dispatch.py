@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 from collections.abc import Callable
@@ -108,3 +109,64 @@ def test_the_registry_adds_at_most_5_us_to_a_call_through_torch() -> None:
     ]
     extra_cost = statistics.median(turns)
     assert extra_cost <= 5.0, f"{extra_cost:.2f} us"
+
+
+def test_written_arguments_need_memory_of_their_own() -> None:
+    weight = torch.zeros(64)
+    x = torch.randn(4, 64)
+    for call in (msa_ops.rms_norm, torch.ops.msa_ops.rms_norm):
+        with pytest.raises(ValueError, match=r"residual: shares memory with x"):
+            call(x, weight, residual=x)
+        with pytest.raises(ValueError, match=r"residual: shape \[4, 64\], strides \(0, 1\)"):
+            call(x, weight, residual=torch.zeros(1, 64).expand(4, 64))
+    memory = torch.zeros(8, 64)
+    msa_ops.rms_norm(memory[:4], weight, residual=memory[4:])  # side by side is fine
+    with pytest.raises(ValueError, match=r"out: shares memory with residual"):
+        msa_ops.rms_norm(x, weight, residual=memory[4:], out=memory[3:7])
+
+
+def test_a_workspace_is_aligned_and_shares_nothing() -> None:
+    scores, count = torch.zeros(3, 4, 40), torch.full((3,), 40, dtype=torch.int32)
+    memory = torch.zeros(4096, dtype=torch.uint8)
+    msa_ops.select_blocks(scores, count, workspace=memory)
+    with pytest.raises(ValueError, match=r"workspace: starts at address"):
+        msa_ops.select_blocks(scores, count, workspace=memory[1:])
+    with pytest.raises(ValueError, match=r"workspace: shares memory with scores"):
+        msa_ops.select_blocks(scores, count, workspace=scores.view(torch.uint8).flatten())
+
+
+def test_pages_of_a_pool_may_alternate() -> None:
+    """The two caches of one block-outer pool overlap as ranges of memory, and share no byte."""
+    from msa_ops.cache.pool import CachePool
+    from msa_ops.cache.spec import CacheGeometry, CacheSpec
+
+    spec = STORE.op("qk_norm_rope_insert")
+    args = spec.generate(0)
+    geometry = CacheGeometry(5, args.num_kv_heads, tuple(range(5)))
+    pool = CachePool.allocate(CacheSpec(geometry), 4, "block_outer")
+    args.kv_cache, args.index_cache = pool.kv_cache(3), pool.index_cache(3)
+    values = {name: getattr(args, name) for name in args.__dataclass_fields__}
+    args.slot_mapping.copy_(torch.arange(len(args.slot_mapping)))
+    msa_ops.qk_norm_rope_insert(**values)
+    assert bool(pool.kv_cache(3).any()) and bool(pool.index_cache(3).any())
+
+
+def test_a_backend_that_arrives_while_a_plan_is_made_is_not_missed(extra: Backend) -> None:
+    """The plan carries the state of the store before the choice, so the next call looks again."""
+    dispatcher = msa_ops.ops.rms_norm.OP.dispatcher
+    spec, late = dispatcher.spec, dataclasses.replace(extra, name="late", band=Band.PLUGIN)
+
+    def facts(args: object) -> object:
+        STORE.add_backend(late)  # a no-op from the second time on
+        return spec.facts(args)
+
+    x, weight = torch.ones(3, 64), torch.zeros(64)
+    dispatcher.spec = dataclasses.replace(spec, facts=facts)
+    try:
+        msa_ops.rms_norm(x, weight)
+        dispatcher.spec = spec
+        plan_key = list(dispatcher._plans)[-1]
+        assert dispatcher._plans[plan_key].generation < STORE.generation
+    finally:
+        dispatcher.spec = spec
+        STORE.remove_backend("rms_norm", "late")

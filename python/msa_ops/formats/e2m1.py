@@ -45,7 +45,7 @@ def encode(x: Tensor) -> Tensor:
 
 def decode(codes: Tensor) -> Tensor:
     """fp32 values of codes, one a byte; the high nibble is ignored."""
-    return torch.tensor(VALUES, device=codes.device)[(codes & 15).long()]
+    return torch.tensor(VALUES, dtype=torch.float32, device=codes.device)[(codes & 15).long()]
 
 
 def pack(codes: Tensor) -> Tensor:
@@ -61,5 +61,6 @@ def unpack(data: Tensor) -> Tensor:
 
 def decode_packed(data: Tensor) -> Tensor:
     """fp32 values [..., n] of packed codes [..., n / 2]: one look-up a byte gives both of its values."""
-    pairs = torch.tensor([(VALUES[byte & 15], VALUES[byte >> 4]) for byte in range(256)], device=data.device)
+    values = [(VALUES[byte & 15], VALUES[byte >> 4]) for byte in range(256)]
+    pairs = torch.tensor(values, dtype=torch.float32, device=data.device)
     return torch.nn.functional.embedding(data.int(), pairs).flatten(-2)

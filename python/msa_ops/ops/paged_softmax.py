@@ -23,7 +23,7 @@ def attend(a: PagedAttention, ids: Tensor | None) -> tuple[Tensor, Tensor]:
     """out [T, Hq, 128] and lse fp32 [T, Hq]. `ids`: block ids [T, Hkv, K] as in sparse_attention, or None for all."""
     tokens, heads = a.q.shape[:2]
     out = torch.zeros(tokens, heads, HEAD_DIM, dtype=result_dtype(a.q), device=a.q.device)
-    lse = torch.full((tokens, heads), -torch.inf, device=a.q.device)
+    lse = torch.full((tokens, heads), -torch.inf, dtype=torch.float32, device=a.q.device)
     _, position = token_positions(tokens, a.seq_lens, a.cu_seqlens_q)
     for request, (start, stop) in enumerate(query_spans(tokens, a.seq_lens.shape[0], a.cu_seqlens_q)):
         if start < stop:

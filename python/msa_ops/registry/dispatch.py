@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,16 @@ from msa_ops.registry.store import STORE
 ALIGNMENT = 128
 """Bytes; checks and backends may look at an address modulo this and no closer."""
 
+WORKSPACE_ALIGNMENT = 16
+"""Bytes; what a backend may count on."""
+
 
 @dataclass(frozen=True)
 class Plan:
     """What was found out about one signature of a call: it passed its checks, and this is who runs it.
 
-    `spans` holds, for each tensor argument, the bytes from its address to the end of what it may touch.
+    `spans` holds, for each tensor argument, the bytes from its address to the end of what it may touch. `mutates` names
+    the given arguments that the op writes.
     """
 
     backend: Backend
@@ -30,6 +35,7 @@ class Plan:
     device: torch.device
     spans: tuple[int, ...]
     out_spans: tuple[int, ...]
+    mutates: tuple[str, ...]
     generation: int
 
 
@@ -49,32 +55,33 @@ class Dispatcher:
         self.spec = spec
         fields = spec.args.__dataclass_fields__
         self.tensors = tuple(name for name, info in fields.items() if "Tensor" in str(info.type))
+        self.required = tuple(name for name in self.tensors if "None" not in str(fields[name].type))
         self.values = tuple(name for name in fields if name not in self.tensors)
         self.has_workspace = "workspace" in fields
         self._plans: dict[Any, Plan] = {}
 
     def functional(self, *args: Any, backend: str | None = None, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Kernel of the overload that makes its results."""
-        results = self.run(self.spec.args(*args, **kwargs), backend, None)
+        with _without_grad():
+            results = self.run(self.spec.args(*args, **kwargs), backend, None)
         return results[0] if len(results) == 1 else results
 
     def out(self, *args: Any, backend: str | None = None, **kwargs: Any) -> None:
         """Kernel of the overload that writes into given tensors."""
         outs = tuple(kwargs.pop(name) for name in self.spec.outputs)
-        self.run(self.spec.args(*args, **kwargs), backend, outs)
+        with _without_grad():
+            self.run(self.spec.args(*args, **kwargs), backend, outs)
 
     def fake(self, *args: Any, backend: str | None = None, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         call = self.spec.args(*args, **kwargs)
-        self.spec.check(call)
-        self._device(call)
+        self._check(call)
         results = self.spec.meta(call)
         return results[0] if len(results) == 1 else results
 
     def fake_out(self, *args: Any, backend: str | None = None, **kwargs: Any) -> None:
         outs = tuple(kwargs.pop(name) for name in self.spec.outputs)
         call = self.spec.args(*args, **kwargs)
-        self.spec.check(call)
-        self._device(call)
+        self._check(call)
         self._check_outs(call, outs)
 
     def run(self, call: Any, backend: str | None, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
@@ -88,8 +95,8 @@ class Dispatcher:
             if len(self._plans) >= self.MAX_PLANS:
                 self._plans.clear()
             self._plans[key] = plan
-        if outs is not None:
-            self._check_overlap(call, outs, plan)
+        if outs is not None or plan.mutates:
+            self._check_overlap(call, outs or (), plan)
         if not Dispatcher._trace_ready:
             Dispatcher._trace, Dispatcher._trace_ready = trace.from_environment(), True
         if Dispatcher._trace is not None:
@@ -105,10 +112,13 @@ class Dispatcher:
         )
 
     def _plan(self, call: Any, outs: tuple[Tensor, ...] | None, override: overrides.Override) -> Plan:
-        self.spec.check(call)
-        device = self._device(call)
+        generation = STORE.generation  # read first: a change from here on makes the plan stale, not wrong
+        device = self._check(call)
         if outs is not None:
             self._check_outs(call, outs)
+        mutates = tuple(name for name in self.spec.mutates if getattr(call, name) is not None)
+        for name in mutates:
+            _check_writable(name, getattr(call, name))
         platform = platforms.of_device(device)
         chosen = selection.SELECTOR.choose(self.spec.name, platform, override, lambda: self.spec.facts(call))
         needed = chosen.workspace_bytes(platform, self.spec.facts(call)) if chosen.workspace else 0
@@ -120,8 +130,21 @@ class Dispatcher:
             device=device,
             spans=tuple(0 if (value := getattr(call, name)) is None else _span(value) for name in self.tensors),
             out_spans=tuple(map(_span, outs or ())),
-            generation=STORE.generation,
+            mutates=mutates,
+            generation=generation,
         )
+
+    def _check(self, call: Any) -> torch.device:
+        """The op's checks and those that hold for every op; the device of the call."""
+        for name in self.required:
+            if getattr(call, name) is None:  # torch takes None for any tensor of a schema
+                raise ValueError(f"{name}: None; accepted: a tensor")
+        for name in self.values:
+            value = getattr(call, name)
+            if type(value) is int and not -(2**63) <= value < 2**63:
+                raise ValueError(f"{name}: {value}; accepted: integers of 64 bits")
+        self.spec.check(call)
+        return self._device(call)
 
     def _device(self, call: Any) -> torch.device:
         """The one device of all tensors of the call."""
@@ -150,13 +173,24 @@ class Dispatcher:
                 raise ValueError(f"{name}: strides {out.stride()}; accepted: contiguous")
 
     def _check_overlap(self, call: Any, outs: tuple[Tensor, ...], plan: Plan) -> None:
-        """Results must have memory of their own."""
+        """Results, and arguments that are written, must have memory of their own.
+
+        The two caches of one pool are the exception: their pages may alternate. The ops that take both check that.
+        """
         taken: list[tuple[str, int, int]] = []
         for name, span in zip(self.tensors, plan.spans, strict=True):
             if span:
                 start = getattr(call, name).data_ptr()
                 taken.append((name, start, start + span))
-        for name, out, span in zip(self.spec.outputs, outs, plan.out_spans, strict=True):
+        for name in plan.mutates:
+            for written, start, end in taken:
+                if written != name:
+                    continue
+                for other, other_start, other_end in taken:
+                    both = (name, other)
+                    if start < other_end and other_start < end and name != other and not _POOLED.issuperset(both):
+                        raise ValueError(f"{name}: shares memory with {other}; accepted: memory of its own")
+        for name, out, span in zip(self.spec.outputs, outs, plan.out_spans, strict=bool(outs)):
             start = out.data_ptr()
             end = start + span
             for other, other_start, other_end in taken:
@@ -165,9 +199,21 @@ class Dispatcher:
             taken.append((name, start, end))
 
 
+_POOLED = frozenset({"kv_cache", "index_cache"})
+
+
 def execute(backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
-    """Runs a chosen backend on checked arguments."""
+    """Runs a chosen backend on checked arguments. Autocast does not reach inside: an op fixes its own precision."""
     function = backend.load()
+    if torch._C._is_any_autocast_enabled():
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            return _execute(function, backend, spec, call, outs)
+    return _execute(function, backend, spec, call, outs)
+
+
+def _execute(
+    function: Callable[..., Any], backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] | None
+) -> tuple[Tensor, ...]:
     if backend.functional:
         results: tuple[Tensor, ...] = function(call)
         if outs is None:
@@ -179,6 +225,19 @@ def execute(backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] 
         outs = spec.meta(call)
     function(call, outs)
     return outs
+
+
+class _without_grad:
+    """Autograd records nothing inside: a backend in torch is as opaque to it as a kernel."""
+
+    __slots__ = ("enabled",)
+
+    def __enter__(self) -> None:
+        self.enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_grad_enabled(self.enabled)
 
 
 def _signature(tensor: Tensor) -> tuple[Any, ...]:
@@ -194,8 +253,25 @@ def _span(tensor: Tensor) -> int:
     return (last + 1) * tensor.element_size()
 
 
+def _check_writable(name: str, tensor: Tensor) -> None:
+    """No two elements share memory, as those of an expanded tensor do."""
+    span = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1:
+            if stride < span:
+                raise ValueError(
+                    f"{name}: shape {list(tensor.shape)}, strides {tensor.stride()}; accepted: elements with memory "
+                    "of their own, because the op writes them"
+                )
+            span = (size - 1) * stride + span
+
+
 def _check_workspace(given: Tensor, needed: int) -> None:
     if given.dtype != torch.uint8 or not given.is_contiguous() or given.numel() < needed:
         raise ValueError(
             f"workspace: {given.dtype}{list(given.shape)}; accepted: contiguous uint8 of at least {needed} bytes"
+        )
+    if given.data_ptr() % WORKSPACE_ALIGNMENT:
+        raise ValueError(
+            f"workspace: starts at address {given.data_ptr():#x}; accepted: multiples of {WORKSPACE_ALIGNMENT} bytes"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import operator
 from typing import Any
 
 import torch
@@ -28,6 +30,8 @@ class Op:
         self.dispatcher = dispatcher
         packet = getattr(torch.ops.msa_ops, spec.name)
         self._functional, self._out = packet.default, packet.out
+        arguments = {argument.name: argument for argument in self._functional._schema.arguments}
+        self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
 
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
@@ -36,11 +40,17 @@ class Op:
         if out is not None:
             outs = (out,) if isinstance(out, Tensor) else tuple(out)
             names = self.spec.outputs
+            for each in outs:
+                if not isinstance(each, Tensor):
+                    raise ValueError(f"out: {type(each).__name__}; accepted: tensors ({', '.join(names)})")
             if len(outs) != len(names):
                 raise ValueError(f"out: {len(outs)} tensors; accepted: {len(names)} ({', '.join(names)})")
         if not torch.compiler.is_compiling() and _is_plain_eager():
             call = self.spec.args(*args, **kwargs)
-            if self._is_plain(call):
+            if self._is_plain(call, outs):
+                self._convert_values(call)
+                if backend is not None and type(backend) is not str:
+                    backend = _convert("backend", backend, str)
                 results = self.dispatcher.run(call, backend, outs)
                 return out if out is not None else results[0] if len(results) == 1 else results
         if outs is None:
@@ -48,17 +58,50 @@ class Op:
         self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
         return out
 
-    def _is_plain(self, call: Any) -> bool:
-        """Only tensors of torch's own, for none of which autograd is watching."""
+    def _is_plain(self, call: Any, outs: tuple[Tensor, ...] | None) -> bool:
+        """Only strided tensors of torch's own, for none of which autograd is watching."""
+        grad = torch.is_grad_enabled()
         for name in self.dispatcher.tensors:
             value = getattr(call, name)
-            if value is None:
-                continue
-            if type(value) is not Tensor and type(value) is not torch.nn.Parameter:
+            if value is not None and not _is_plain_tensor(value, grad):
                 return False
-            if value.device.type not in ("cpu", "cuda") or (value.requires_grad and torch.is_grad_enabled()):
-                return False
-        return True
+        return outs is None or all(_is_plain_tensor(out, grad) for out in outs)
+
+    def _convert_values(self, call: Any) -> None:
+        """What torch does with values that are not of the schema's types: converts or refuses them."""
+        for name, kinds in self._kinds:
+            value = getattr(call, name)
+            if type(value) not in kinds:
+                setattr(call, name, _convert(name, value, kinds[0]))
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    schema: (kind, *more)
+    for name, kind in (("int", int), ("float", float), ("bool", bool), ("str", str), ("ScalarType", torch.dtype))
+    for schema, more in ((name, ()), (f"Optional[{name}]", (type(None),)))
+}
+"""Python types of the values of a schema, by torch's name."""
+
+
+def _convert(name: str, value: Any, kind: type) -> Any:
+    """The value as a `kind`. A bool is no number, and a number or a string no bool. Raises ValueError."""
+    if not isinstance(value, (bool, Tensor)):
+        if kind is int and hasattr(value, "__index__"):
+            return operator.index(value)
+        if kind is float and isinstance(value, numbers.Real):
+            return float(value)
+    if kind is str and isinstance(value, str):
+        return str.__str__(value)  # of an enum: its value
+    raise ValueError(f"{name}: {value!r}; accepted: {kind.__name__}")
+
+
+def _is_plain_tensor(value: Any, grad: bool) -> bool:
+    return (
+        (type(value) is Tensor or type(value) is torch.nn.Parameter)
+        and (value.is_cpu or value.is_cuda)
+        and value.layout is torch.strided
+        and not (value.is_neg() or value.is_nested or (grad and value.requires_grad))
+    )
 
 
 def _is_plain_eager() -> bool:
@@ -66,6 +109,7 @@ def _is_plain_eager() -> bool:
         torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
+        and torch._C._get_tracing_state() is None
         and not torch._C._autograd._profiler_enabled()
     )
 
