@@ -95,3 +95,8 @@ def test_kernels_that_the_build_lacks_are_a_reason(monkeypatch: pytest.MonkeyPat
     assert reason.code is Code.NOT_BUILT and "sm_90a" in reason.message
     monkeypatch.setattr("msa_ops.registry.backend.built_kernels", lambda: frozenset({("probe", "sm_90a")}))
     assert record.platform_refusals(platforms.parse("sm_90a")) == ()
+
+
+def test_a_workspace_needs_an_op_that_takes_one() -> None:
+    with pytest.raises(RegistrationError, match="wants a workspace; probe has no such argument"):
+        fixtures.store().add_backend(fixtures.backend("hungry", ["cpu"], workspace="somewhere:size"))

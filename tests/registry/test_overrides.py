@@ -57,3 +57,11 @@ def test_unknown_names_fail_at_the_call_and_say_what_is_known(monkeypatch: pytes
     monkeypatch.setenv("MSA_OPS_BACKEND", "rms_nrom=reference")
     with pytest.raises(UnknownOpError, match="rms_nrom"):
         msa_ops.rms_norm(x, weight)
+
+
+def test_a_mistyped_op_is_not_ignored() -> None:
+    with (
+        pytest.raises(UnknownOpError, match="use_backend: unknown op rms_nrom"),
+        msa_ops.use_backend({"rms_nrom": "x"}),
+    ):
+        pass

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from msa_ops.registry import Code, plugins
+from msa_ops.registry import Band, Between, Code, plugins
+from msa_ops.registry import platform as platforms
+from msa_ops.registry.overrides import AUTOMATIC
+from msa_ops.registry.selection import Selector
 from tests.registry import fixtures
 
 
@@ -118,3 +122,67 @@ def test_an_installed_package_brings_a_backend(tmp_path: Path) -> None:
         check=True,
     )
     assert "rms_norm on cpu" in blocked.stdout and "plugin acme: not loaded" in blocked.stdout
+
+
+def exiting() -> list[Any]:
+    sys.exit("needs a licence")
+
+
+def test_a_plugin_that_exits_takes_nobody_with_it() -> None:
+    store = fixtures.store()
+    plugins.load(store, [Point("bad", exiting)], None)
+    ((provider, refusal),) = store.failures()
+    assert provider == "bad" and "SystemExit: needs a licence" in refusal.message
+
+
+def failing(platform: Any, facts: Any) -> list[Any]:
+    raise KeyError("no such fact")
+
+
+@pytest.mark.parametrize(
+    "broken", [{"predicate": failing}, {"limits": (("kv_format", Between(1, 2)),)}], ids=["predicate", "limit"]
+)
+def test_a_plugin_whose_predicate_fails_is_refused_and_says_why(broken: dict[str, Any]) -> None:
+    store = fixtures.store()
+    record = fixtures.backend("broken", ["cpu"], band=Band.PLUGIN, provider="acme", **broken)
+    plugins.load(store, [Point("acme", lambda: [record])], None)
+    (refusal,) = record.call_refusals(platforms.CPU, fixtures.Facts())
+    assert refusal.code is Code.PLUGIN and "predicate of broken failed" in refusal.message
+    chosen = Selector(store).choose("probe", platforms.CPU, AUTOMATIC, fixtures.Facts)
+    assert chosen.name != "broken"
+    with pytest.raises((KeyError, TypeError)):  # a fault of this package's own is not hidden
+        dataclasses.replace(record, provider="msa_ops").call_refusals(platforms.CPU, fixtures.Facts())
+
+
+def test_a_plugin_does_not_pass_for_this_package() -> None:
+    store = fixtures.store()
+    plugins.load(store, [Point("acme", lambda: [fixtures.backend("extra", ["cpu"], provider="msa_ops")])], None)
+    (extra,) = (backend for backend in store.backends("probe") if backend.name == "extra")
+    assert extra.provider == "acme"
+
+
+def test_a_plugin_may_call_an_op_while_it_loads(tmp_path: Path) -> None:
+    """It used to wait for itself for ever."""
+    (tmp_path / "eager.py").write_text(
+        "import torch, msa_ops\n"
+        "def backends():\n"
+        "    msa_ops.rms_norm(torch.ones(2, 8), torch.zeros(8))\n"
+        "    return [msa_ops.registry.Backend(op='rms_norm', name='eager', target='eager:run',\n"
+        "            archs=frozenset({'cpu'}), band=msa_ops.registry.Band.PLUGIN)]\n"
+        "def run(args, outs):\n"
+        "    outs[0].fill_(42)\n"
+    )
+    info = tmp_path / "eager-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: eager\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[msa_ops.backends]\neager = eager:backends\n")
+    code = "import torch, msa_ops; print(msa_ops.rms_norm(torch.ones(2, 8), torch.zeros(8))[0, 0].item())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert float(done.stdout) == 42

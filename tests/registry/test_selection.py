@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from msa_ops.registry import BackendRefusedError, NoBackendError, UnknownBackendError
+from msa_ops.registry import Backend, BackendRefusedError, Band, NoBackendError, UnknownBackendError
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.overrides import AUTOMATIC, Override
-from msa_ops.registry.selection import Selector
+from msa_ops.registry.selection import MAX_CHOICES, Selector
 from msa_ops.registry.store import Store
 from tests.registry import fixtures
 
@@ -108,3 +108,32 @@ def test_threads_agree() -> None:
         thread.join()
     assert set(found) == {(topk, "qmul" if topk <= 32 else "portable") for topk in range(1, 65)}
     assert len(found) == 8 * 64
+
+
+def test_remembered_choices_are_bounded() -> None:
+    """Facts of a server's calls do not repeat for ever: token counts, table widths."""
+    selector, chip = Selector(fixtures.store()), platforms.parse("sm_100a")
+    for heads in range(MAX_CHOICES + 10):
+        selector.choose("probe", chip, AUTOMATIC, lambda n=heads: fixtures.Facts(heads=n))
+    (candidates,) = selector._cache.candidates.values()
+    assert 0 < len(candidates.by_facts) <= MAX_CHOICES
+
+
+def test_a_change_of_the_registry_while_a_thread_chooses_is_not_lost() -> None:
+    """A list of candidates made from the store as it was must not enter the cache of the store as it is."""
+    chip, seen = platforms.parse("sm_100a"), []
+
+    class Slow(Store):
+        def backends(self, op: str) -> list[Backend]:
+            found = super().backends(op)
+            if not seen:
+                seen.append(op)
+                self.add_backend(fixtures.backend("better", ["sm_100a"], band=Band.PLUGIN))
+                selector.choose("probe", chip, AUTOMATIC, lambda: DEFAULT)  # as another thread would
+            return found
+
+    store = fixtures.store()
+    store.__class__ = Slow
+    selector = Selector(store)
+    selector.choose("probe", chip, AUTOMATIC, lambda: DEFAULT)
+    assert selector.choose("probe", chip, AUTOMATIC, lambda: DEFAULT).name == "better"

@@ -19,6 +19,9 @@ from msa_ops.registry.limits import Limit
 from msa_ops.registry.platform import Platform, format_version
 from msa_ops.registry.refusal import Code, Refusal
 
+OWN = "msa_ops"
+"""Provider of the backends of this package."""
+
 API_VERSION = 1
 """Version of the calling convention between the registry and a backend; a plugin states the one it speaks."""
 
@@ -77,7 +80,7 @@ class Backend:
     functional: bool = False
     compiled: bool = False
     workspace: str | None = None
-    provider: str = "msa_ops"
+    provider: str = OWN
     api_version: int = API_VERSION
 
     def __post_init__(self) -> None:
@@ -142,17 +145,22 @@ class Backend:
         )
 
     def call_refusals(self, platform: Platform, facts: Any) -> tuple[Refusal, ...]:
-        """Reasons that depend on the call."""
-        refusals = []
+        """Reasons that depend on the call. A predicate of another package that raises is a reason too."""
+        try:
+            return tuple(self._call_refusals(platform, facts))
+        except Exception as error:
+            if self.provider == OWN:
+                raise
+            text = f"the predicate of {self.name} failed: {type(error).__name__}: {error}"
+            return (Refusal(Code.PLUGIN, text, f"repair or uninstall {self.provider}"),)
+
+    def _call_refusals(self, platform: Platform, facts: Any) -> Iterable[Refusal]:
         for name, limit in self.limits:
             value = getattr(facts, name)
             if not limit.accepts(value):
-                refusals.append(
-                    Refusal(Code.ARGUMENT, f"{name} is {value}; accepted: {limit}", f"change {name} or the backend")
-                )
+                yield Refusal(Code.ARGUMENT, f"{name} is {value}; accepted: {limit}", f"change {name} or the backend")
         if self.predicate is not None:
-            refusals.extend(self.predicate(platform, facts))
-        return tuple(refusals)
+            yield from self.predicate(platform, facts)
 
     def load(self) -> Callable[..., Any]:
         """The function behind `target`. Raises BackendLoadError."""

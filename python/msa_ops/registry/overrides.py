@@ -38,10 +38,12 @@ _context: ContextVar[Mapping[str, Override]] = ContextVar("msa_ops_backend", def
 def use_backend(backends: str | Mapping[str, str], *, unsafe: bool = False) -> Iterator[None]:
     """Within the block, ops run on the named backends: one name for all ops, or a mapping op -> name.
 
-    Names are checked when the op is called: an unknown name raises UnknownBackendError, a backend that cannot
-    serve the call raises BackendRefusedError. `unsafe=True` skips the capability checks.
+    An unknown op raises UnknownOpError here. Backends are checked when the op is called: an unknown name raises
+    UnknownBackendError, a backend that cannot serve the call raises BackendRefusedError. `unsafe=True` skips the
+    capability checks.
     """
     wishes = {ALL_OPS: backends} if isinstance(backends, str) else dict(backends)
+    _check_ops(wishes, "use_backend")
     merged = dict(_context.get())
     if ALL_OPS in wishes:
         merged.clear()
@@ -77,12 +79,16 @@ def _from_environment(op: str) -> Override:
     unsafe = os.environ.get(UNSAFE_ENVIRONMENT, "")
     if (text, unsafe) != _parsed[:2]:
         wishes = parse_environment(text, unsafe == "1")
-        unknown = sorted(set(wishes) - {ALL_OPS, *STORE.ops()})
-        if unknown:
-            raise UnknownOpError(f"{ENVIRONMENT}: unknown op {', '.join(unknown)}; known: {', '.join(STORE.ops())}")
+        _check_ops(wishes, ENVIRONMENT)
         _parsed = (text, unsafe, wishes)
     wishes = _parsed[2]
     return wishes.get(op) or wishes.get(ALL_OPS) or AUTOMATIC
+
+
+def _check_ops(wishes: Mapping[str, object], source: str) -> None:
+    unknown = sorted(set(wishes) - {ALL_OPS, *STORE.ops()})
+    if unknown:
+        raise UnknownOpError(f"{source}: unknown op {', '.join(unknown)}; known: {', '.join(STORE.ops())}")
 
 
 def current(op: str, call: str | None = None) -> Override:

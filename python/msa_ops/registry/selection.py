@@ -17,6 +17,9 @@ from msa_ops.registry.platform import Platform
 from msa_ops.registry.refusal import Refusal
 from msa_ops.registry.store import STORE, Store
 
+MAX_CHOICES = 4096
+"""Facts whose choice is remembered for an op, platform and override; a server sees new shapes for ever."""
+
 
 class _Candidates:
     """Backends that the platform and the override leave, best first, with the choices made so far."""
@@ -27,13 +30,20 @@ class _Candidates:
         self.by_facts: dict[Any, Backend] = {}
 
 
+class _Cache:
+    """Candidates found while the store had one generation."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.candidates: dict[tuple[str, Platform, Override], _Candidates] = {}
+
+
 class Selector:
-    """Selection over one store. Thread-safe: caches are only ever replaced or added to."""
+    """Selection over one store. Thread-safe: a cache belongs to one state of the store, and is replaced with it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._generation = -1
-        self._cache: dict[tuple[str, Platform, Override], _Candidates] = {}
+        self._cache = _Cache(-1)
 
     def choose(self, op: str, platform: Platform, override: Override, facts: Callable[[], Any]) -> Backend:
         """The backend for a call.
@@ -41,18 +51,22 @@ class Selector:
         Raises UnknownBackendError, BackendRefusedError (asked for by name and refused) or NoBackendError, each
         with all reasons.
         """
-        if self._generation != self.store.generation:
-            self._cache = {}
-            self._generation = self.store.generation
+        cache = self._cache
+        generation = self.store.generation
+        if cache.generation != generation:
+            # What another thread still computes from the store as it was goes into the cache that it took.
+            cache = self._cache = _Cache(generation)
         key = (op, platform, override)
-        candidates = self._cache.get(key)
+        candidates = cache.candidates.get(key)
         if candidates is None:
-            candidates = self._cache[key] = self._candidates(op, platform, override)
+            candidates = cache.candidates[key] = self._candidates(op, platform, override)
         if not candidates.needs_facts:
             return candidates.backends[0]
         values = facts()
         backend = candidates.by_facts.get(values)
         if backend is None:
+            if len(candidates.by_facts) >= MAX_CHOICES:
+                candidates.by_facts.clear()
             backend = candidates.by_facts[values] = self._first(op, platform, override, candidates, values)
         return backend
 

@@ -58,7 +58,12 @@ class Store:
                 )
             if self._frozen:
                 raise RegistrationError(f"the registry is frozen: {backend.op}={backend.name} comes too late")
-            facts = self._ops[backend.op].facts_type.__dataclass_fields__
+            spec = self._ops[backend.op]
+            if backend.workspace is not None and "workspace" not in spec.args.__dataclass_fields__:
+                raise RegistrationError(
+                    f"backend {backend.name!r} wants a workspace; {backend.op} has no such argument"
+                )
+            facts = spec.facts_type.__dataclass_fields__
             for name, _ in backend.limits:
                 if name not in facts:
                     raise RegistrationError(
