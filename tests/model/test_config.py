@@ -162,6 +162,17 @@ def test_init_block_and_several_stop_tokens_are_read() -> None:
         (published() | {"quantization_config": "mxfp8"}, "quantization_config: accepted: an object"),
         (published() | {"text_config": [1]}, "text_config: a list"),
         ([1], "a list; accepted: an object"),
+        (changed(rope_theta=float("inf")), "rope_theta: inf; accepted: a positive number, at most 1e+30"),
+        (changed(swiglu_limit=float("nan")), "swiglu_limit: nan; accepted: a positive number"),
+        (changed(hidden_size=2**70), "hidden_size: 1180591620717411303424; accepted: an integer of at least 1 and at"),
+        (changed(num_hidden_layers=10**12), "num_hidden_layers: 1000000000000"),
+        (changed(partial_rotary_factor=True), "partial_rotary_factor: True"),
+        (changed("sparse_attention_config", sparse_disable_index_value=False), "sparse_disable_index_value"),
+        (changed("sparse_attention_config", sparse_disable_index_value=[1] * 9), "0 or 1 for each of 60 layers"),
+        (changed("sparse_attention_config", sparse_attention_freq=[0, 2] * 30), "sparse_attention_freq"),
+        (changed("sparse_attention_config", rope_theta=1e4), "unknown meaning: sparse_attention_config.rope_theta"),
+        (changed(rope_parameters={"hidden_size": 6144}), "fields of unknown meaning: rope_parameters.hidden_size"),
+        (changed(rope_parameters=1e4), "rope_parameters: a float; accepted: an object"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -170,6 +181,35 @@ def test_what_is_refused(data: Any, message: str) -> None:
         ModelConfig.from_dict(data)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "first", "second"),
+    [
+        (published() | {"hidden_size": 4096}, "hidden_size: 4096", "hidden_size: 6144"),
+        (changed(rope_parameters={"rope_theta": 1e4}), "rope_theta: 5000000", "rope_theta: 10000.0"),
+        (changed(num_experts=64), "num_local_experts: 128", "num_experts: 64"),
+        (changed(index_topk_blocks=8), "sparse_topk_blocks: 16", "index_topk_blocks: 8"),
+        (changed(dtype="float32"), "dtype: 'float32'", "torch_dtype: 'bfloat16'"),
+        (
+            changed(layer_types=["full_attention"] * 60),
+            "layer_types: ['full_attention'",
+            "sparse_attention_freq: [0, 0",
+        ),
+        (published() | {"sparse_attention_config": {"sparse_topk_blocks": 8}}, "topk_blocks: 8", "topk_blocks: 16"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_contradictions_are_refused(data: Any, first: str, second: str) -> None:
+    with pytest.raises(ConfigError, match="accepted: the same in both places") as caught:
+        ModelConfig.from_dict(data)
+    assert first in str(caught.value) and second in str(caught.value)
+
+
+def test_what_may_differ_between_the_model_and_its_text_part() -> None:
+    data = published() | {"eos_token_id": [1, 2], "initializer_range": 0.3, "hidden_size": None, "rope_theta": 5e6}
+    data["text_config"] |= {"model_type": "minimax_m3_vl_text", "initializer_range": 0.2}
+    assert ModelConfig.from_dict(data) == ModelConfig.from_dict(published())
 
 
 def test_everything_wrong_is_said_at_once() -> None:
@@ -193,5 +233,13 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"config\.json: not JSON"):
         ModelConfig.from_file(tmp_path)
+    for text, message in (
+        ('{"a":' * 100_000, "not JSON: nested too deeply"),
+        ("[" * 100_000, "not JSON: nested too deeply"),
+        ('{"vocab_size": 96, "vocab_size": 97}', "'vocab_size' comes twice, with different values"),
+    ):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            ModelConfig.from_file(tmp_path)
     with pytest.raises(ConfigError, match=r"nowhere\.json: No such file"):
         ModelConfig.from_file(tmp_path / "nowhere.json")

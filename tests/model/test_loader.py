@@ -220,7 +220,7 @@ def test_a_tensor_twice(tmp_path: Path) -> None:
     assert "lm_head.weight (in " in str(failure(tmp_path))
 
 
-@pytest.mark.parametrize("divisor", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("divisor", [0.0, -1.0, 1e-42, float("inf"), float("nan")])
 def test_impossible_global_scale(tmp_path: Path, divisor: float) -> None:
     checkpoint(tmp_path)
 
@@ -249,7 +249,11 @@ def test_damaged_header(tmp_path: Path) -> None:
     assert "cut or damaged" in str(failure(tmp_path))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"weight_map": 3}', "[" * 100_000, '{"weight_map": {"a": "1", "a": "2"}}'],
+    ids=lambda text: text[:12],
+)
 def test_damaged_index(tmp_path: Path, text: str) -> None:
     checkpoint(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text(text)
@@ -282,6 +286,64 @@ def test_a_tensor_that_only_the_index_has(tmp_path: Path) -> None:
     change_tensors(tmp_path, lambda tensors: tensors.pop("language_model.lm_head.weight", None))
     index.write_text(text)
     assert "lm_head.weight (in the index, not in its file)" in str(failure(tmp_path))
+
+
+def test_an_index_that_names_other_files(tmp_path: Path) -> None:
+    """Every shard is there and every tensor is in one of them, but not where the index says."""
+    checkpoint(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    weight_map = json.loads(index.read_text())["weight_map"]
+    files = sorted(set(weight_map.values()))
+    moved = {name: files[files.index(file) - 1] for name, file in weight_map.items()}
+    index.write_text(json.dumps({"weight_map": moved}))
+    error = failure(tmp_path)
+    assert len(error.unexpected) == len(weight_map) and not error.missing
+    assert f"(in {files[0]}, in the index {files[-1]})" in error.unexpected[0]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a" * 5000, "a\0b", ""])
+def test_index_entries_that_no_file_has(tmp_path: Path, name: str) -> None:
+    checkpoint(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"lm_head.weight": name}}))
+    assert "1 of 1 files are missing" in str(failure(tmp_path))
+
+
+def test_an_index_beside_a_single_file(tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(next(tmp_path.glob("*.safetensors")).read_bytes())
+    assert "holds both model.safetensors.index.json and model.safetensors" in str(failure(tmp_path))
+
+
+def test_a_tensor_without_elements(tmp_path: Path) -> None:
+    """Two experts: a bias of no elements must not pass for one of two."""
+    checkpoint(tmp_path, tiny(num_experts=2))
+
+    def empty(tensors: dict[str, torch.Tensor]) -> None:
+        for name in tensors:
+            if name.endswith("e_score_correction_bias"):
+                tensors[name] = tensors[name][:0]
+
+    change_tensors(tmp_path, empty)
+    assert "e_score_correction_bias is F32 [0], not F32 or BF16 or F16 [2]" in str(failure(tmp_path))
+
+
+def test_names_that_do_not_print(tmp_path: Path) -> None:
+    checkpoint(tmp_path, shard_bytes=1 << 30)
+    change_tensors(tmp_path, lambda tensors: tensors.update({"a\nb\x1b": torch.zeros(1)}))
+    assert "1 unexpected: 'a\\nb\\x1b'" in str(failure(tmp_path))
+
+
+def test_columns_that_groups_of_a_scale_do_not_divide(tmp_path: Path) -> None:
+    checkpoint(tmp_path, tiny(shared_size=48), expert_format="none", other_format="none")
+
+    def quantise(tensors: dict[str, torch.Tensor]) -> None:
+        for name in [name for name in tensors if name.endswith("shared_experts.down_proj.weight")]:
+            tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+            tensors[name + "_scale"] = torch.full((64, 1), 127, dtype=torch.uint8)
+
+    change_tensors(tmp_path, quantise)
+    assert "down_proj: 48 columns; accepted: multiples of 32 in mxfp8" in str(failure(tmp_path))
 
 
 def test_without_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from msa_ops.model.errors import CheckpointError, MissingPackageError, listing
+from msa_ops.model.strict_json import read_json
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -47,24 +47,32 @@ def shard_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: not a folder; accepted: a checkpoint with config.json and safetensors files")
-    index = folder / INDEX
+    index, single = folder / INDEX, folder / SINGLE
     if not index.is_file():
-        single = folder / SINGLE
         if not single.is_file():
             raise CheckpointError(f"{folder}: holds neither {INDEX} nor {SINGLE}")
         return [single], {}
+    if single.is_file():
+        raise CheckpointError(f"{folder}: holds both {INDEX} and {SINGLE}; accepted: one of them")
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = read_json(index)["weight_map"]
         names = sorted({str(file) for file in weight_map.values()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index}: not an index of safetensors files: {error}") from error
     outside = [name for name in names if Path(name).name != name]
     if outside:
         raise CheckpointError(f"{index}: names files outside the folder: {listing(outside)}")
-    absent = [name for name in names if not (folder / name).is_file()]
+    absent = [name for name in names if not _is_file(folder / name)]
     if absent:
         raise CheckpointError(f"{folder}: {len(absent)} of {len(names)} files are missing: {listing(absent)}")
     return [folder / name for name in names], {str(name): str(file) for name, file in weight_map.items()}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or that no file can have
+        return False
 
 
 def headers(files: list[Path]) -> Iterator[Stored]:

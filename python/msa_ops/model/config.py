@@ -8,7 +8,7 @@ it silently would be to compute another model.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from msa_ops.cache.page import HEAD_DIM, PAGE_SIZE
 from msa_ops.model.errors import ConfigError, listing
+from msa_ops.model.strict_json import read_json
 
 MODEL_TYPES = ("minimax_m3", "minimax_m3_text", "minimax_m3_vl", "minimax_m3_vl_text", "minimax_m31", "minimax_m31_vl")
 
@@ -54,6 +55,19 @@ FIXED: Mapping[str, tuple[Any, ...]] = {
     "n_shared_experts": (1,),
 }
 """Fields with the values that the model implements."""
+
+GROUPS = {
+    "sparse_attention_config": re.compile(r"(use_)?sparse_\w+"),
+    "rope_parameters": re.compile(r"rope_theta|rope_type|partial_rotary_factor|rotary_dim"),
+}
+"""Objects inside the config whose fields count as fields of the config; names that do not match are refused."""
+
+MAY_DIFFER = WITHOUT_INFLUENCE | {"model_type", "eos_token_id", "bos_token_id", "tie_word_embeddings"}
+"""Fields that may have one value beside `text_config` and another inside, which is the one that counts. Whether
+embeddings are tied shows in the tensors."""
+
+LARGEST, LARGEST_NUMBER = 2**31 - 1, 1e30
+MOST_LAYERS, MOST_EXPERTS = 1024, 4096
 
 QUANTIZATION_FIELDS = frozenset(
     "quant_method moe_quant_algo moe_quant_format format activation_scheme weight_block_size scale_fmt fmt "
@@ -117,11 +131,11 @@ class ModelConfig:
         """Reads config.json, or the one in a folder. Raises ConfigError with all that is wrong in one line."""
         file = Path(path) / "config.json" if Path(path).is_dir() else Path(path)
         try:
-            data = json.loads(file.read_text(encoding="utf-8"))
+            data = read_json(file)
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror or error}") from error
         except ValueError as error:
-            raise ConfigError(f"{file}: not JSON: {error}") from error
+            raise ConfigError(f"{file}: {error}") from error
         try:
             return cls.from_dict(data)
         except ConfigError as error:
@@ -201,41 +215,71 @@ class _Fields:
     """The fields of a config, which remembers those that were read, and what is wrong with them."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        text = data.get("text_config")
-        outer = {name: value for name, value in data.items() if name != "text_config"}
         self.problems: list[str] = []
-        self.values: dict[str, Any] = {**outer, **text} if isinstance(text, dict) else outer
-        if text is not None and not isinstance(text, dict):
-            self.problems.append(f"text_config: a {type(text).__name__}; accepted: an object")
-        for group in ("sparse_attention_config", "rope_parameters"):
-            inner = self.values.pop(group, None)
-            if isinstance(inner, dict):
-                self.values |= inner
-            elif inner is not None:
-                self.problems.append(f"{group}: a {type(inner).__name__}; accepted: an object")
+        self.values: dict[str, Any] = {}
         self.read: set[str] = set()
+        text = data.get("text_config")
+        self._add({name: value for name, value in data.items() if name != "text_config"})
+        if isinstance(text, dict):
+            self._add(text)
+        elif text is not None:
+            self.problems.append(f"text_config: a {type(text).__name__}; accepted: an object")
+
+    def _add(self, data: Mapping[str, Any]) -> None:
+        """Takes the fields of one object; null counts as absent."""
+        for name, value in data.items():
+            if value is None:
+                continue
+            if name not in GROUPS:
+                self._put(name, value)
+            elif isinstance(value, dict):
+                for inner, entry in value.items():
+                    if entry is not None:
+                        self._put(inner if GROUPS[name].fullmatch(inner) else f"{name}.{inner}", entry)
+            else:
+                self.problems.append(f"{name}: a {type(value).__name__}; accepted: an object")
+
+    def _put(self, name: str, value: Any) -> None:
+        if name == "model_type" and value not in MODEL_TYPES:
+            self.problems.append(f"model_type: {value!r}; accepted: {', '.join(MODEL_TYPES)}")
+        earlier = self.values.setdefault(name, value)
+        if name in MAY_DIFFER:
+            self.values[name] = value
+        elif earlier != value:
+            self._contradiction(name, earlier, name, value)
+
+    def _contradiction(self, name: str, value: Any, other: str, different: Any) -> None:
+        self.problems.append(
+            f"{name}: {value!r:.60}, but {other}: {different!r:.60}; accepted: the same in both places"
+        )
 
     def get(self, default: Any, *names: str) -> Any:
-        """The value of the field, under the first of its names that is there and not null."""
+        """The value of the field, under the first of its names that is there and not null. All must agree."""
         self.read.update(names)
-        for name in names:
-            if self.values.get(name) is not None:
-                return self.values[name]
-        return default
+        found = [name for name in names if name in self.values]
+        if not found:
+            return default
+        value = self.values[found[0]]
+        for name in found[1:]:
+            if self.values[name] != value:
+                self._contradiction(found[0], value, name, self.values[name])
+        return value
 
-    def integer(self, default: int, *names: str, low: int = 1) -> int:
+    def integer(self, default: int, *names: str, low: int = 1, high: int = LARGEST) -> int:
         value = self.get(default, *names)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            self.problems.append(f"{names[0]}: {value!r}; accepted: an integer of at least {low}")
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            limit = f" and at most {high}" if isinstance(value, int) and value > high else ""
+            self.problems.append(f"{names[0]}: {value!r:.60}; accepted: an integer of at least {low}{limit}")
             return default
         return value
 
     def number(self, default: float, *names: str) -> float:
         value = self.get(default, *names)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            self.problems.append(f"{names[0]}: {value!r}; accepted: a positive number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST_NUMBER:
+            limit = f", at most {LARGEST_NUMBER:g}" if isinstance(value, int | float) and value > 0 else ""
+            self.problems.append(f"{names[0]}: {value!r:.60}; accepted: a positive number{limit}")
             return default
         return float(value)
 
@@ -249,35 +293,33 @@ class _Fields:
     def layers(self, count: int, default: bool, freq: str, types: str, kinds: tuple[str, str]) -> tuple[bool, ...]:
         """One flag a layer: from `types`, a list of the two kinds' names (no, yes), or `freq`, a list of 0 and 1."""
         named, numbered = self.get(None, types), self.get(None, freq)
+        found: dict[str, tuple[bool, ...]] = {}
         if named is not None:
-            if not isinstance(named, list) or not set(map(str, named)) <= set(kinds):
-                self.problems.append(f"{types}: {named!r}; accepted: a list of {' and '.join(kinds)}")
-                return (default,) * count
-            flags, source = tuple(kind == kinds[1] for kind in named), types
-        elif numbered is not None:
-            if not isinstance(numbered, list) or any(entry not in (0, 1) for entry in numbered):
-                self.problems.append(f"{freq}: {numbered!r}; accepted: a list of 0 and 1")
-                return (default,) * count
-            flags, source = tuple(bool(entry) for entry in numbered), freq
-        else:
-            return (default,) * count
-        if len(flags) != count:
-            self.problems.append(f"{source}: {len(flags)} layers; accepted: num_hidden_layers = {count}")
-            return (default,) * count
-        return flags
+            if isinstance(named, list) and all(kind in kinds for kind in named):
+                found[types] = tuple(kind == kinds[1] for kind in named)
+            else:
+                self.problems.append(f"{types}: {named!r:.60}; accepted: a list of {' and '.join(kinds)}")
+        if numbered is not None:
+            if isinstance(numbered, list) and all(entry in (0, 1) for entry in numbered):
+                found[freq] = tuple(bool(entry) for entry in numbered)
+            else:
+                self.problems.append(f"{freq}: {numbered!r:.60}; accepted: a list of 0 and 1")
+        for source, flags in found.items():
+            if len(flags) != count:
+                self.problems.append(f"{source}: {len(flags)} layers; accepted: num_hidden_layers = {count}")
+        if len(set(found.values())) > 1:
+            self._contradiction(types, named, freq, numbered)
+        return next((flags for flags in found.values() if len(flags) == count), (default,) * count)
 
     def refuse(self) -> None:
         """Raises ConfigError with everything that is wrong."""
         for name, accepted in FIXED.items():
             self._fixed(self.values, name, accepted)
-        model_type = self.get(None, "model_type")
-        if model_type is not None and model_type not in MODEL_TYPES:
-            self.problems.append(f"model_type: {model_type!r}; accepted: {', '.join(MODEL_TYPES)}")
         quantization = self.get(None, "quantization_config", "compression_config")
         if quantization is not None:
             self._quantization(quantization)
-        known = self.read | set(FIXED) | WITHOUT_INFLUENCE
-        unknown = sorted(name for name, value in self.values.items() if name not in known and value is not None)
+        known = self.read | set(FIXED) | MAY_DIFFER
+        unknown = sorted(name for name in self.values if name not in known)
         if unknown:
             self.problems.append(f"fields of unknown meaning: {listing(unknown)}")
         if self.problems:
@@ -302,18 +344,14 @@ class _Fields:
 def _geometry(fields: _Fields) -> dict[str, Any]:
     """The arguments of ModelConfig; problems are noted in `fields`."""
     base = ModelConfig()
-    layers = fields.integer(base.num_layers, "num_hidden_layers")
+    layers = fields.integer(base.num_layers, "num_hidden_layers", high=MOST_LAYERS)
     sparse = fields.layers(
         layers, False, "sparse_attention_freq", "layer_types", ("full_attention", "minimax_m3_sparse")
     )
     if not fields.flag(True, "use_sparse_attention"):
         sparse = (False,) * layers
     moe = fields.layers(layers, True, "moe_layer_freq", "mlp_layer_types", ("dense", "sparse"))
-    without_value = fields.get(None, "sparse_disable_index_value")
-    if isinstance(without_value, list) and any(
-        flag and not disabled for flag, disabled in zip(sparse, without_value, strict=False)
-    ):
-        fields.problems.append("sparse_disable_index_value: has a 0 at a sparse layer; accepted: 1 at all of them")
+    _check_index_values(fields, sparse)
     kv_heads = fields.integer(base.num_kv_heads, "num_key_value_heads")
     heads = fields.integer(base.num_heads, "num_attention_heads")
     index_heads = fields.integer(kv_heads, "sparse_num_index_heads", "index_n_heads")
@@ -324,12 +362,11 @@ def _geometry(fields: _Fields) -> dict[str, Any]:
     topk = fields.integer(base.topk_blocks, "sparse_topk_blocks", "index_topk_blocks")
     if topk > 64:
         fields.problems.append(f"sparse_topk_blocks: {topk}; accepted: 1 to 64")
-    experts = fields.integer(base.num_experts, "num_local_experts", "num_experts")
+    experts = fields.integer(base.num_experts, "num_local_experts", "num_experts", high=MOST_EXPERTS)
     per_token = fields.integer(base.experts_per_token, "num_experts_per_tok")
     if per_token > experts:
         fields.problems.append(f"num_experts_per_tok: {per_token}; accepted: 1 to num_local_experts = {experts}")
     vocabulary = fields.integer(base.vocab_size, "vocab_size")
-    fields.get(None, "bos_token_id")
     return {
         "hidden_size": fields.integer(base.hidden_size, "hidden_size"),
         "vocab_size": vocabulary,
@@ -362,12 +399,25 @@ def _geometry(fields: _Fields) -> dict[str, Any]:
     }
 
 
+def _check_index_values(fields: _Fields, sparse: tuple[bool, ...]) -> None:
+    """Index values (`index_v_proj`) exist in no released model; a 0 or false says that a layer has them."""
+    name = "sparse_disable_index_value"
+    disabled = fields.get(None, name)
+    if disabled is None:
+        return
+    flags = disabled if isinstance(disabled, list) else [disabled] * len(sparse)
+    if any(flag not in (0, 1) for flag in flags) or len(flags) != len(sparse):
+        fields.problems.append(f"{name}: {disabled!r:.60}; accepted: 0 or 1 for each of {len(sparse)} layers")
+    elif any(flag and not off for flag, off in zip(sparse, flags, strict=True)):
+        fields.problems.append(f"{name}: has a 0 at a sparse layer; accepted: 1 at all of them")
+
+
 def _rotary_dim(fields: _Fields, default: int) -> int:
     """rotary_dim and partial_rotary_factor say the same thing twice and must agree."""
     if (kind := fields.get("default", "rope_type")) != "default":
         fields.problems.append(f"rope_type: {kind!r}; accepted: 'default'")
     factor = fields.get(None, "partial_rotary_factor")
-    if factor is not None and (not isinstance(factor, int | float) or not 0 < factor <= 1):
+    if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 1):
         fields.problems.append(f"partial_rotary_factor: {factor!r}; accepted: above 0, to 1")
         factor = None
     from_factor = default if factor is None else int(HEAD_DIM * factor)

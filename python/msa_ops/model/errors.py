@@ -39,6 +39,6 @@ class MissingPackageError(ModelError, ImportError):
 
 
 def listing(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    text = ", ".join(names[:LISTED])
+    """The first names, and how many more there are, in one line: what does not print is escaped."""
+    text = ", ".join(name if name.isprintable() else ascii(name) for name in names[:LISTED])
     return f"{text} and {len(names) - LISTED} more" if len(names) > LISTED else text

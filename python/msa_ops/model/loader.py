@@ -78,6 +78,8 @@ def make_plan(folder: Path, config: ModelConfig) -> Plan:
             continue
         if name in present:
             unexpected.append(f"{stored.name} (in {present[name].file.name} and {stored.file.name})")
+        elif weight_map.get(stored.name, stored.file.name) != stored.file.name:
+            unexpected.append(f"{stored.name} (in {stored.file.name}, in the index {weight_map[stored.name]})")
         present[name] = stored
     promised = {names.canonical(name) for name in weight_map}
     left = set(present)
@@ -89,7 +91,8 @@ def make_plan(folder: Path, config: ModelConfig) -> Plan:
         if stored is None:
             missing.append(name + (" (in the index, not in its file)" if name in promised else ""))
             return
-        if stored.dtype not in dtypes or (stored.shape != shape and math.prod(stored.shape) + math.prod(shape) != 2):
+        one_element = math.prod(stored.shape) == math.prod(shape) == 1
+        if stored.dtype not in dtypes or (stored.shape != shape and not one_element):
             misshapen.append(f"{stored}, not {' or '.join(dtypes)} {list(shape)}")
             return
         plan.reads.setdefault(stored.file, {})[stored.name] = put
@@ -107,6 +110,9 @@ def make_plan(folder: Path, config: ModelConfig) -> Plan:
             plan.formats[group] = WeightFormat.NONE  # qkv_insert reads plain and MXFP8 weights
     for part in every:
         stored_format = found[part.name]
+        if part.columns % stored_format.group:
+            accepted = f"multiples of {stored_format.group} in {stored_format.value}"
+            misshapen.append(f"{part.name}: {part.columns} columns; accepted: {accepted}")
         expand = _Expand(part, stored_format) if stored_format is not plan.formats[part.group] else None
         for suffix, shape, dtypes in _tensors(part, stored_format):
             name = part.name + suffix
@@ -200,11 +206,12 @@ class _Expand:
 
 
 def _multiplier(name: str, divisor: Tensor) -> float:
-    """1 / weight_global_scale. Raises CheckpointError for a divisor that is not positive and finite."""
+    """1 / weight_global_scale. Raises CheckpointError unless both are positive and finite in fp32."""
     value = float(divisor.reshape(-1)[0])
-    if not 0 < value < math.inf:
-        raise CheckpointError(f"{name}: {value}; accepted: a positive finite number")
-    return float(1.0 / torch.tensor(value))  # rounded to fp32 once
+    factor = float(1.0 / torch.tensor(value))  # rounded to fp32 once
+    if not (0 < value < math.inf and 0 < factor < math.inf):
+        raise CheckpointError(f"{name}: {value}; accepted: a positive finite number with a finite reciprocal")
+    return factor
 
 
 def _stack(model: Model, part: Part) -> Matrices:
