@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "call_signature.hpp"
 #include "compiled_kernels.hpp"
 #include "cuda_driver.hpp"
 
@@ -45,4 +46,10 @@ PYBIND11_MODULE(_C, m) {
         py::arg("arguments"), "Launches a kernel on a CUDA device; RuntimeError names kernel and cause.");
   m.def("record_launch", &msa_ops::record_launch, py::arg("position"), py::arg("arguments"),
         "What the kernel's host launcher would launch for these arguments; needs no device.");
+
+  py::class_<msa_ops::SignatureReader>(m, "SignatureReader")
+      .def(py::init<py::object, py::object>(), py::arg("tensor_type"), py::arg("parameter_type"))
+      .def("read", &msa_ops::SignatureReader::read, py::arg("record"), py::arg("names"), py::arg("outs"),
+           py::arg("alignment"), py::arg("grad_enabled"),
+           "The call's metadata as bytes, or None if it is not a plain call.");
 }

@@ -1,0 +1,130 @@
+#include "call_signature.hpp"
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+constexpr int kCpu = 1;
+constexpr int kCuda = 2;
+constexpr int kRocm = 10;
+
+template <typename Value>
+void add(std::string& bytes, const Value& value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+}  // namespace
+
+SignatureReader::SignatureReader(py::object tensor_type, py::object parameter_type)
+    : tensor_type_(std::move(tensor_type)), parameter_type_(std::move(parameter_type)) {
+  if (!py::hasattr(tensor_type_, "__dlpack_c_exchange_api__")) {
+    throw std::invalid_argument("tensor_type: offers no __dlpack_c_exchange_api__; torch 2.10 and newer do");
+  }
+  const py::object capsule = tensor_type_.attr("__dlpack_c_exchange_api__");
+  auto* api = static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  if (api == nullptr) throw py::error_already_set();
+  while (api != nullptr && api->major != dlpack::kMajorVersion) api = api->previous;
+  if (api == nullptr || api->tensor_from_object == nullptr) {
+    throw std::invalid_argument("tensor_type: its exchange functions are not of DLPack 1");
+  }
+  api_ = api;
+}
+
+py::object SignatureReader::read(py::handle record, const py::tuple& names, py::handle outs, std::int64_t alignment,
+                                 bool grad_enabled) const {
+  std::string bytes;
+  bytes.reserve(640);
+  std::vector<Span> spans;
+  spans.reserve(24);
+  for (const py::handle name : names) {
+    const py::object value = py::reinterpret_steal<py::object>(PyObject_GetAttr(record.ptr(), name.ptr()));
+    if (!value) throw py::error_already_set();
+    if (!append(value, alignment, grad_enabled, bytes, spans)) return py::none();
+  }
+  if (!outs.is_none()) {
+    bytes.push_back('o');
+    for (const py::handle out : py::reinterpret_borrow<py::tuple>(outs)) {
+      const std::size_t before = spans.size();
+      if (!append(out, alignment, grad_enabled, bytes, spans)) return py::none();
+      for (std::size_t i = 0; i < before && spans.size() > before; ++i) {
+        if (spans[i].begin < spans[before].end && spans[before].begin < spans[i].end) {
+          bytes.push_back('x');
+          add(bytes, i);
+        }
+      }
+    }
+  }
+  return py::bytes(bytes);
+}
+
+// Every value starts with a letter for its kind and says its own length, so that no two calls share their bytes.
+bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
+                             std::vector<Span>& spans) const {
+  PyObject* object = value.ptr();
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (type == tensor_type_.ptr() || type == parameter_type_.ptr()) {
+    if (grad_enabled) {
+      const py::object flag = py::reinterpret_steal<py::object>(PyObject_GetAttr(object, requires_grad_.ptr()));
+      if (!flag) throw py::error_already_set();
+      if (flag.ptr() == Py_True) return false;
+    }
+    dlpack::Tensor tensor{};
+    if (api_->tensor_from_object(object, &tensor) != 0) {
+      PyErr_Clear();  // a tensor that DLPack cannot describe goes the long way
+      return false;
+    }
+    const int device = tensor.device.type;
+    if (device != kCpu && device != kCuda && device != kRocm) return false;
+    bytes.push_back('t');
+    add(bytes, tensor.device);
+    add(bytes, tensor.dtype);
+    add(bytes, tensor.ndim);
+    std::int64_t last = 0;
+    bool empty = false;
+    for (int i = 0; i < tensor.ndim; ++i) {
+      add(bytes, tensor.shape[i]);
+      add(bytes, tensor.strides[i]);
+      last += (tensor.shape[i] - 1) * tensor.strides[i];
+      empty = empty || tensor.shape[i] == 0;
+    }
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
+    bytes.push_back(static_cast<char>(begin % alignment));
+    const std::uintptr_t size = tensor.dtype.bits * tensor.dtype.lanes / 8;
+    spans.push_back({begin, empty ? begin : begin + (last + 1) * size});
+    return true;
+  }
+  if (object == Py_None) {
+    bytes.push_back('n');
+  } else if (PyBool_Check(object)) {
+    bytes.push_back(object == Py_True ? 'y' : 'f');
+  } else if (PyLong_CheckExact(object)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow != 0) return false;
+    bytes.push_back('i');
+    add(bytes, number);
+  } else if (PyFloat_CheckExact(object)) {
+    bytes.push_back('d');
+    add(bytes, PyFloat_AS_DOUBLE(object));
+  } else if (PyUnicode_CheckExact(object)) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+    if (text == nullptr) throw py::error_already_set();
+    bytes.push_back('s');
+    add(bytes, size);
+    bytes.append(text, size);
+  } else {
+    // torch.dtype and the like: one object a value for the life of the process.
+    if (std::strcmp(Py_TYPE(object)->tp_name, "torch.dtype") != 0) return false;
+    bytes.push_back('p');
+    add(bytes, object);
+  }
+  return true;
+}
+
+}  // namespace msa_ops

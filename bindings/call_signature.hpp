@@ -1,0 +1,42 @@
+// The metadata of a call as one string of bytes, so that a decode loop finds the plan of a call with one look-up.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dlpack.hpp"
+
+namespace msa_ops {
+
+// Reads tensors of one Python type through the exchange functions of its framework.
+class SignatureReader {
+ public:
+  // `tensor_type`: torch.Tensor; `parameter_type`: its one subclass that behaves alike. Throws std::invalid_argument if
+  // the type offers no exchange functions of a version known here.
+  SignatureReader(pybind11::object tensor_type, pybind11::object parameter_type);
+
+  // Shapes, strides, dtypes, devices and the addresses modulo `alignment` of the tensors among the values of `names` in
+  // `record` and in `outs` (a tuple or None), the plain values between them, and which of `outs` share memory with a
+  // tensor before them. None if something among them is not of these types, or needs gradients while `grad_enabled`:
+  // such a call is not for the short way.
+  pybind11::object read(pybind11::handle record, const pybind11::tuple& names, pybind11::handle outs,
+                        std::int64_t alignment, bool grad_enabled) const;
+
+ private:
+  struct Span {  // bytes that a tensor may touch
+    std::uintptr_t begin;
+    std::uintptr_t end;
+  };
+  bool append(pybind11::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
+              std::vector<Span>& spans) const;
+
+  pybind11::object tensor_type_;
+  pybind11::object parameter_type_;
+  pybind11::str requires_grad_{"requires_grad"};
+  const dlpack::ExchangeApi* api_ = nullptr;
+};
+
+}  // namespace msa_ops
