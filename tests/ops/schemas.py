@@ -30,8 +30,13 @@ def check_versions(old: list[str], new: list[str]) -> list[str]:
     ]
 
 
+def lines() -> list[str]:
+    """What the file must hold."""
+    return [f"v{s.version} {t}" for s in map(STORE.op, STORE.ops()) for t in (s.schema, s.out_schema)]
+
+
 def main() -> int:
-    new = [f"v{s.version} {t}" for s in map(STORE.op, STORE.ops()) for t in (s.schema, s.out_schema)]
+    new = lines()
     old = GOLDEN.read_text().splitlines() if GOLDEN.exists() else []
     stuck = check_versions(old, new)
     if stuck:
