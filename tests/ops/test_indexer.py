@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -158,3 +159,13 @@ def test_cost_has_no_scores_in_it() -> None:
     assert found.bytes_read == 2 * 4 * 128 * 2 + 4 * (1 + 24) + 3000 * 72
     assert found.bytes_written == 2 * 4 * 16 * 4
     assert found.flops == 2 * 128 * 4 * (2999 + 3000)
+
+
+@pytest.mark.parametrize("op", [msa_ops.indexer, msa_ops.indexer_scores])
+def test_no_heads_and_no_requests_give_empty_results(op: Callable[..., Tensor]) -> None:
+    cache = torch.zeros(4, index_page("nvfp4").bytes, dtype=torch.uint8)
+    table, lengths = torch.zeros(2, 3, dtype=torch.int32), torch.full((2,), 300, dtype=torch.int32)
+    assert op(torch.zeros(2, 0, 128), cache, table, lengths).shape[:2] == (2, 0)
+    assert op(torch.zeros(0, 4, 128), cache, table[:0], lengths[:0]).shape[:2] == (0, 4)
+    with pytest.raises(ValueError, match=r"cu_seqlens_q: None with 2 query tokens for 0 requests"):
+        op(torch.zeros(2, 4, 128), cache, table[:0], lengths[:0])

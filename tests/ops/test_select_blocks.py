@@ -83,3 +83,12 @@ def test_cost() -> None:
     args.num_blocks.copy_(torch.tensor([4, 99, -1]))
     found = cost(args)
     assert (found.bytes_read, found.bytes_written) == (4 * (14 * 2 + 3), 4 * 3 * 2 * 7)
+
+
+def test_rows_of_more_than_a_million_blocks_keep_their_order() -> None:
+    """Neighbouring scores, the better one far behind: a block number must not reach into the score."""
+    width = (1 << 20) + 300
+    scores, count = torch.zeros(1, 1, width), torch.full((1,), width, dtype=torch.int32)
+    scores[0, 0, -1] = torch.nextafter(torch.tensor(0.0), torch.tensor(1.0))
+    ids = msa_ops.select_blocks(scores, count, topk=4, local_blocks=0)
+    assert ids.flatten().tolist() == [0, 1, 2, width - 1]

@@ -77,7 +77,7 @@ def ragged(num_tokens: int, block_table: Tensor, seq_lens: Tensor, cu_seqlens_q:
     contiguous_rows("block_table", block_table)
     if cu_seqlens_q is not None:
         tensor("cu_seqlens_q", cu_seqlens_q, (batch + 1,), torch.int32)
-    elif batch == 0 or num_tokens % batch:
+    elif num_tokens % batch if batch else num_tokens:
         raise ValueError(
             f"cu_seqlens_q: None with {num_tokens} query tokens for {batch} requests; accepted: None only if all "
             "requests have the same number of query tokens"

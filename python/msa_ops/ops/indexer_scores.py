@@ -162,7 +162,8 @@ class Scorer:
             keys = read_pages(
                 self.index_cache, self.page, "k", page_ids[blocks][good], rounding=self.rounding
             )  # [blocks that exist, 1, 128, 128]
-            dots = (query.flatten(0, 1) @ keys.double().flatten(0, 2).T).view(*query.shape[:2], -1, PAGE_SIZE)
+            dots = query.flatten(0, 1) @ keys.double().flatten(0, 2).T
+            dots = dots.view(*query.shape[:2], len(keys), PAGE_SIZE)
             token = blocks[good].unsqueeze(1) * PAGE_SIZE + torch.arange(PAGE_SIZE, device=query.device)
             visible = token <= position[:, None, None, None]
             # Select, do not add: what lies behind the last token may be NaN.

@@ -24,6 +24,9 @@ signs among numbers. all_nan. clustered: values that differ in their lowest bits
 counts: 0, negative and too large num_blocks. poisoned: NaN and huge values behind num_blocks. strided: rows of a wider
 buffer."""
 
+MAX_BLOCKS = 1 << 29
+"""Blocks of a row; the reference makes one 64-bit number of a rank of 34 bits and a block."""
+
 ELEMENTS = 1 << 21
 """Scores that the reference ranks at a time."""
 
@@ -65,6 +68,7 @@ def check(a: Args) -> None:
     checks.tensor("scores", a.scores, (None, None, None), torch.float32)
     checks.contiguous_rows("scores", a.scores)
     checks.tensor("num_blocks", a.num_blocks, (a.scores.shape[0],), torch.int32)
+    checks.between("scores", a.scores.shape[2], 0, MAX_BLOCKS)
     check_selection(a.topk, a.init_blocks, a.local_blocks, a.topk_layout)
 
 
@@ -102,7 +106,7 @@ def choose_blocks(scores: Tensor, num_blocks: Tensor, topk: int, init_blocks: in
     rank = torch.where(block < count, rank, -(2**33))
     kept = min(topk, width)
     # No two blocks of a row have the same key, so the choice does not hang on how topk treats equal ones.
-    key = rank * 2**20 + (width - block)
+    key = rank * MAX_BLOCKS + (width - block)
     chosen = key.topk(kept, dim=-1, sorted=False).indices
     chosen = torch.where(chosen < count, chosen, width).sort(dim=-1).values
     ids = scores.new_full((*scores.shape[:2], topk), -1, dtype=torch.int32)
