@@ -157,3 +157,11 @@ def test_usable_memory_by_name() -> None:
             call()
     with pytest.raises(ValueError, match="colour: unknown"):
         resolve("m31-b300", colour=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("context", 100.5), ("gpus", "4"), ("layers", True), ("usable_gib", None), ("gpus", 4.0)]
+)
+def test_numbers_are_numbers_and_counts_are_whole(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{field}: {value!r}; accepted: a (whole )?number"):
+        replace(M31_B300, **{field: value})

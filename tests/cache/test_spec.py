@@ -125,3 +125,10 @@ def test_errors_of_geometries_and_placements() -> None:
         CacheSpec().placements("layer_outer", -1)
     with pytest.raises(ValueError, match="rank: 4; accepted: 0 to 3"):
         heads_of_rank(4, 4, 4)
+
+
+@pytest.mark.parametrize("field", ["draft_layout", "draft_format", "k_scale_layout", "v_scale_layout"])
+def test_a_name_is_checked_where_no_member_needs_it(field: str) -> None:
+    """An FP8 cache without a drafter has neither scales nor drafter pages; a mistyped option is one all the same."""
+    with pytest.raises(ValueError, match=rf"^{field}: 'liner'; accepted: "):
+        CacheSpec(kv_format="fp8", index_format="fp8", **{field: "liner"})

@@ -22,6 +22,7 @@ GB = 10**9
 GIB = 2**30
 
 _FORMATS = tuple(CacheFormat)
+_NUMBERS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float)}
 
 
 def _option(default: Any, unit: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -69,6 +70,8 @@ class Assumptions:
     def __post_init__(self) -> None:
         for item in fields(self):
             value, choices = getattr(self, item.name), item.metadata["choices"]
+            if not choices and (isinstance(value, bool) or not isinstance(value, _NUMBERS[str(item.type)])):
+                raise ValueError(f"{item.name}: {value!r}; accepted: {'a whole' if item.type == 'int' else 'a'} number")
             if choices and value not in choices:
                 raise ValueError(f"{item.name}: {value!r}; accepted: {', '.join(choices)}")
             if not choices and not (math.isfinite(value) and value >= 0):

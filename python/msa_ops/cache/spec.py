@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
 
-from msa_ops.cache.page import PAGE_SIZE, CacheFormat, Page, choose, index_page, main_page
+from msa_ops.cache.page import PAGE_SIZE, CacheFormat, Page, PageLayout, choose, index_page, main_page
 from msa_ops.formats.scale_layout import ScaleLayout
 
 
@@ -148,10 +148,14 @@ class CacheSpec:
     drafter: bool = False
 
     def __post_init__(self) -> None:
+        # Also what no member of this cache needs, so that a wrong name never waits for another format to be found.
         for argument in ("draft_format", "dense_format"):
             value = getattr(self, argument)
             if value is not None:
                 choose(CacheFormat, argument, value)
+        choose(PageLayout, "draft_layout", self.draft_layout)
+        for argument in ("k_scale_layout", "v_scale_layout"):
+            choose(ScaleLayout, argument, getattr(self, argument))
         if self.drafter and not self.geometry.draft_layers:
             raise ValueError("drafter: True; accepted: False, because this geometry has no drafter layers")
         _ = self.members  # raises here rather than at first use
