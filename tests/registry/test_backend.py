@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from msa_ops.registry import Between, Code, MultipleOf, OneOf, RegistrationError, UnknownOpError
+from msa_ops.registry import Between, Code, MultipleOf, Numerics, OneOf, RegistrationError, UnknownOpError
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.errors import BackendLoadError
 from tests.registry import fixtures
@@ -100,3 +100,19 @@ def test_kernels_that_the_build_lacks_are_a_reason(monkeypatch: pytest.MonkeyPat
 def test_a_workspace_needs_an_op_that_takes_one() -> None:
     with pytest.raises(RegistrationError, match="wants a workspace; probe has no such argument"):
         fixtures.store().add_backend(fixtures.backend("hungry", ["cpu"], workspace="somewhere:size"))
+
+
+def test_the_declared_rounding_is_kept() -> None:
+    """A backend that has one rounding mode serves no call that wants the other, whether or not it says so twice."""
+
+    @dataclass(frozen=True)
+    class Rounded(fixtures.Facts):
+        rounding: str = "exact"
+
+    exact = fixtures.backend("exact", ["cpu"], numerics=Numerics(rounding=("exact",)))
+    assert exact.needs_facts and not fixtures.backend("both", ["cpu"]).needs_facts
+    assert exact.call_refusals(platforms.CPU, Rounded()) == ()
+    (refusal,) = exact.call_refusals(platforms.CPU, Rounded(rounding="e4m3"))
+    assert refusal.code is Code.ARGUMENT and "as exact; the call wants e4m3" in refusal.message
+    assert exact.call_refusals(platforms.CPU, Rounded(rounding="e4m3", kv_format="fp8")) == ()  # nothing is rounded
+    assert exact.call_refusals(platforms.CPU, fixtures.Facts()) == ()  # an op without the mode

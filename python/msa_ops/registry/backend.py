@@ -28,6 +28,9 @@ API_VERSION = 1
 Predicate = Callable[[Platform, Any], Iterable[Refusal]]
 
 
+ROUNDINGS = ("exact", "e4m3")
+
+
 class Band(IntEnum):
     """Priority bands; a higher band wins. Within a band a higher `order` wins, then the name."""
 
@@ -42,11 +45,12 @@ class Band(IntEnum):
 class Numerics:
     """What a result may be compared with.
 
-    `rounding`: modes of a dequantised value that the backend implements ("exact", "e4m3").
+    `rounding`: modes of a dequantised NVFP4 value that the backend implements ("exact", "e4m3"); a call that wants
+    another is refused.
     `bitwise_with`: names of backends that give the same bits. Otherwise the op's tolerance applies.
     """
 
-    rounding: tuple[str, ...] = ("exact", "e4m3")
+    rounding: tuple[str, ...] = ROUNDINGS
     bitwise_with: tuple[str, ...] = ()
 
 
@@ -104,7 +108,7 @@ class Backend:
     @property
     def needs_facts(self) -> bool:
         """False if no property of the call can make the backend refuse."""
-        return bool(self.limits) or self.predicate is not None
+        return bool(self.limits) or self.predicate is not None or not set(ROUNDINGS) <= set(self.numerics.rounding)
 
     def platform_refusals(self, platform: Platform) -> tuple[Refusal, ...]:
         """Reasons that hold for every call on the platform."""
@@ -159,6 +163,12 @@ class Backend:
             value = getattr(facts, name)
             if not limit.accepts(value):
                 yield Refusal(Code.ARGUMENT, f"{name} is {value}; accepted: {limit}", f"change {name} or the backend")
+        rounding = getattr(facts, "rounding", None)
+        if rounding not in (None, *self.numerics.rounding) and _format(facts) == "nvfp4":
+            modes = ", ".join(self.numerics.rounding) or "none"
+            yield Refusal(
+                Code.ARGUMENT, f"rounds dequantised values as {modes}; the call wants {rounding}", "change rounding"
+            )
         if self.predicate is not None:
             yield from self.predicate(platform, facts)
 
@@ -187,6 +197,11 @@ def built_kernels() -> frozenset[tuple[str, str]]:
     from msa_ops import _C
 
     return frozenset((name.partition("__")[0], arch) for name, arch in _C.compiled_kernels())
+
+
+def _format(facts: Any) -> str:
+    """Format of the values that an op with a rounding mode dequantises; only NVFP4 is rounded."""
+    return str(getattr(facts, "kv_format", getattr(facts, "index_format", "nvfp4")))
 
 
 def _is_built(op: str, arch: str) -> bool:
