@@ -64,24 +64,44 @@ def store_shared_i32(address: Int32, value: Int32) -> None:
     asm("st.shared.b32 [$0], $1;", [], [address, value])
 
 
-def load_cluster_f32_if(address: Int32, rank: int, ranks: Int32, otherwise: float) -> Float32:
-    """From the same place in the shared memory of a block of the cluster, if there is one of that rank."""
-    return asm(
-        "{ .reg .pred p; .reg .b32 there; setp.gt.s32 p, $2, " + str(rank) + "; mov.f32 $0, $3;"
-        " @p mapa.shared::cluster.u32 there, $1, " + str(rank) + "; @p ld.shared::cluster.f32 $0, [there]; }",
-        [Float32],
-        [address, ranks, Float32(otherwise)],
+def map_to_rank(address: Int32, rank: Int32) -> Int32:
+    """Address of the same place in the shared memory of another block of the cluster."""
+    return asm("mapa.shared::cluster.u32 $0, $1, $2;", [Int32], [address, rank])
+
+
+def send_f32x4(address: Int32, barrier: Int32, values: tuple) -> None:
+    """Stores to shared memory of a block of the cluster; its barrier counts the 16 bytes when they are there."""
+    asm(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [$0], {$2, $3, $4, $5}, [$1];",
+        [],
+        [address, barrier, *values],
     )
 
 
-def load_cluster_f32x2_if(address: Int32, rank: int, ranks: Int32) -> tuple:
-    """Two values from a block of the cluster, or zeros."""
+def send_f32x2(address: Int32, barrier: Int32, values: tuple) -> None:
+    """Likewise 8 bytes."""
+    asm(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [$0], {$2, $3}, [$1];",
+        [],
+        [address, barrier, *values],
+    )
+
+
+def load_shared_f32x2_if(address: Int32, wanted: Int32, otherwise: tuple) -> tuple:
     return asm(
-        "{ .reg .pred p; .reg .b32 there; setp.gt.s32 p, $3, " + str(rank) + "; mov.f32 $0, 0f00000000;"
-        " mov.f32 $1, 0f00000000; @p mapa.shared::cluster.u32 there, $2, " + str(rank) + ";"
-        " @p ld.shared::cluster.v2.f32 {$0, $1}, [there]; }",
+        "{ .reg .pred p; setp.ne.b32 p, $3, 0; mov.b32 $0, $4; mov.b32 $1, $5; @p ld.shared.v2.f32 {$0, $1}, [$2]; }",
         [Float32] * 2,
-        [address, ranks],
+        [address, wanted, *otherwise],
+    )
+
+
+def load_shared_f32x4_if(address: Int32, wanted: Int32) -> tuple:
+    """Four values, or zeros where `wanted` is 0."""
+    return asm(
+        "{ .reg .pred p; setp.ne.b32 p, $5, 0; mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;"
+        " @p ld.shared.v4.f32 {$0, $1, $2, $3}, [$4]; }",
+        [Float32] * 4,
+        [address, wanted],
     )
 
 
@@ -121,9 +141,17 @@ def store_global_128(address: Int64, a: Uint32, b: Uint32, c: Uint32, d: Uint32)
     asm("st.global.v4.b32 [$0], {$1, $2, $3, $4};", [], [address, a, b, c, d])
 
 
+def store_global_64(address: Int64, a: Uint32, b: Uint32) -> None:
+    asm("st.global.v2.b32 [$0], {$1, $2};", [], [address, a, b])
+
+
 def store_global_32(address: Int64, value: Uint32) -> None:
     asm("st.global.b32 [$0], $1;", [], [address, value])
 
 
 def store_global_f32(address: Int64, value: Float32) -> None:
     asm("st.global.f32 [$0], $1;", [], [address, value])
+
+
+def store_global_f32_if(address: Int64, value: Float32, wanted: Int32) -> None:
+    asm("{ .reg .pred p; setp.ne.b32 p, $2, 0; @p st.global.f32 [$0], $1; }", [], [address, value, wanted])

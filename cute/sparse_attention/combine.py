@@ -9,44 +9,39 @@ import math
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Int32, Int64
+from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
-from msa_ops.cute.common import memory
 from msa_ops.cute.common.asm import select
 from msa_ops.cute.sparse_attention.sm90_configs import (
+    EXCHANGE_AT,
     HEAD_DIM,
-    MAX_SPLITS,
-    ROWS,
-    STATISTICS_AT,
-    SUMS_AT,
+    MAX_CLUSTER,
+    STATE_BYTES,
+    SUMS_BYTES,
+    received_at,
     rings_at,
-    warp_statistics_at,
+    states_at,
 )
 
 INFINITY = float("inf")
+PIECES = SUMS_BYTES // 16
 
 
 @cute.jit
-def store_warp(
-    config: cutlass.Constexpr,
-    shared: Int32,
-    ring: Int32,
-    warp: Int32,
-    lane: Int32,
-    state: Int32,
-    sums: cute.Tensor,
-    weight: cute.Tensor,
-):
-    """Puts a warp's sums into its own ring, which nothing uses any more. state: see SparseAttentionSm90."""
-    top = [memory.load_shared_f32(state + 64 * i + 4) for i in range(2)]
+def store_warp(lane: Int32, ring: Int32, state: Int32, sums: cute.Tensor, weight: cute.Tensor):
+    """Puts a warp's sums into its own ring, which nothing uses any more, and its statistics into its state.
+
+    The state of a row was (factor, maximum) and becomes (maximum, sum of weights).
+    """
+    place = state + lane // 4 * 8
+    top = [memory.load_shared_f32(place + 64 * i + 4) for i in range(2)]
     cute.arch.sync_warp()
-    statistics = shared + warp_statistics_at(0) + warp * (8 * ROWS)
     for i in cutlass.range_constexpr(2):
         for offset in cutlass.range_constexpr(1, 3):
             weight[i] = weight[i] + cute.arch.shuffle_sync_bfly(weight[i], offset=offset)
         if lane % 4 == 0:
-            place = statistics + (lane // 4 + 8 * i) * 4
-            memory.store_shared_f32(place, top[i])
-            memory.store_shared_f32(place + 4 * ROWS, weight[i])
+            memory.store_shared_f32(place + 64 * i, top[i])
+            memory.store_shared_f32(place + 64 * i + 4, weight[i])
         for j in cutlass.range_constexpr(2):
             for k in cutlass.range_constexpr(4):
                 piece = [sums[4 * (4 * k + n) + 2 * i + j] for n in range(4)]
@@ -60,93 +55,114 @@ def finish(
     warp: Int32,
     lane: Int32,
     rank: Int32,
-    splits: Int32,
+    cluster: Int32,
+    is_pair: Boolean,
     first_row: Int32,
     group: Int32,
     v_scale: Int64,
     out: Int64,
     lse: Int64,
 ):
-    """After a barrier behind `store_warp`. first_row: of the KV head in out and lse; group: its query heads."""
+    """After a barrier of the pair's warps behind `store_warp`.
+
+    first_row: of the KV head in out and lse; group: its query heads; is_pair: whether there is such a token and head.
+    """
     scale = Float32(1.0)
     if cutlass.const_expr(config.kv_format == "nvfp4"):
         scale = Float32(2.0**half.E2M1_SHIFT)
     if v_scale != Int64(0):
         scale = scale * memory.load_global_f32(v_scale)
 
-    pieces = 16 // config.warps  # of a warp, all of the same row of a lane
-    mine = warp * pieces
+    warps = config.warps_of_a_pair
+    first_warp = warp // warps * warps
+    share = 16 // warps  # pieces of a lane
+    mine = warp % warps * share
     row = lane // 4 + mine // 8 * 8
-    statistics = shared + warp_statistics_at(0) + row * 4
-    tops = [memory.load_shared_f32(statistics + w * 8 * ROWS) for w in range(config.warps)]
-    weights = [memory.load_shared_f32(statistics + (w * 2 + 1) * 4 * ROWS) for w in range(config.warps)]
-    most, shares = _shares(tops)
-    total = _weighted(shares, weights)
-    rings = shared + rings_at(config) + (mine * 32 + lane) * 16
+    states = shared + states_at(config) + first_warp * STATE_BYTES + row * 8
+    statistics = [memory.load_shared_f32x2(states + w * STATE_BYTES) for w in range(warps)]
+    most, shares = _shares([top for top, _ in statistics])
+    total = _weighted(shares, [weight for _, weight in statistics])
+    rings = shared + rings_at(config) + first_warp * config.ring_bytes + (mine * 32 + lane) * 16
     merged = []
-    for k in cutlass.range_constexpr(pieces):
-        found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(config.warps)]
+    for k in cutlass.range_constexpr(share):
+        found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(warps)]
         merged.append([_weighted(shares, [part[n] for part in found]) for n in range(4)])
 
-    first_of_row = Boolean(lane % 4 == 0) & Boolean(mine % 8 == 0)
-    if splits == 1:
-        if row < group:
-            factor = scale / total
-            place = out + Int64(first_row + row) * (2 * HEAD_DIM)
-            for k in cutlass.range_constexpr(pieces // 2):
-                both = [_normalised(x, total, factor) for x in merged[2 * k] + merged[2 * k + 1]]
-                dim = 32 * (lane % 4) + (mine + 2 * k) % 8 * 4
-                memory.store_global_128(
-                    place + Int64(2 * dim), *[half.pack_bf16x2(both[2 * n], both[2 * n + 1]) for n in range(4)]
-                )
-            if first_of_row:
-                memory.store_global_f32(lse + Int64(first_row + row) * 4, _log_sum(most, total))
-    else:
-        if first_of_row:
-            memory.store_shared_f32(shared + STATISTICS_AT + row * 4, most)
-            memory.store_shared_f32(shared + STATISTICS_AT + (ROWS + row) * 4, total)
-        for k in cutlass.range_constexpr(pieces):
-            memory.store_shared_f32x4(shared + SUMS_AT + ((mine + k) * 32 + lane) * 16, *merged[k])
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()
-        share = ROWS * HEAD_DIM // 2 // splits  # pairs of values that this block finishes
-        for index in cutlass.range(warp * 32 + lane, share, 32 * config.warps, unroll=1):
-            _finish_pair(rank * share + index, shared, splits, first_row, group, scale, out, lse)
-        cute.arch.cluster_arrive_relaxed()
-        cute.arch.cluster_wait()  # nobody may leave while others read its sums
+    if cluster == 1:
+        if is_pair & Boolean(row < group):
+            for k in cutlass.range_constexpr(share):
+                _write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse)
+    if cutlass.const_expr(config.pairs == 1):
+        if cluster > 1:
+            cute.arch.cluster_wait()  # for the blocks' arrival when their barriers were ready
+            received = shared + received_at(config)
+            barrier = shared + EXCHANGE_AT
+            if Boolean(lane % 4 == 0) & Boolean(mine % 8 == 0):
+                for r in cutlass.range(cluster, unroll=1):
+                    there = memory.map_to_rank(received + rank * STATE_BYTES + row * 8, r)
+                    memory.send_f32x2(there, memory.map_to_rank(barrier, r), (most, total))
+            sums = received + MAX_CLUSTER * STATE_BYTES
+            each = PIECES // cluster  # pieces that a block finishes
+            for k in cutlass.range_constexpr(share):
+                piece = (mine + k) * 32 + lane
+                owner = piece // each
+                there = memory.map_to_rank(sums + (rank * each + piece % each) * 16, owner)
+                memory.send_f32x4(there, memory.map_to_rank(barrier, owner), tuple(merged[k]))
+            for index in cutlass.range(warp * 32 + lane, each, 32 * config.warps, unroll=1):
+                bulk_copy.barrier_wait(barrier, Int32(0))
+                _finish_piece(received, index, rank, cluster, first_row, group, scale, out, lse)
+
+
+def expected_bytes(cluster: Int32) -> Int32:
+    """What a block of a cluster receives."""
+    return cluster * STATE_BYTES + SUMS_BYTES
 
 
 @cute.jit
-def _finish_pair(
-    pair: Int32,
-    shared: Int32,
-    splits: Int32,
+def _finish_piece(
+    received: Int32,
+    index: Int32,
+    rank: Int32,
+    cluster: Int32,
     first_row: Int32,
     group: Int32,
     scale: Float32,
     out: Int64,
     lse: Int64,
 ):
-    """Merges two neighbouring values of all blocks of the cluster and writes them."""
-    piece = pair // 64
-    lane = pair // 2 % 32
-    row = lane // 4 + piece // 8 * 8
-    dim = 32 * (lane % 4) + piece % 8 * 4 + pair % 2 * 2
-    statistics = shared + STATISTICS_AT + row * 4
-    ranks = range(MAX_SPLITS)
-    tops = [memory.load_cluster_f32_if(statistics, r, splits, -INFINITY) for r in ranks]
-    weights = [memory.load_cluster_f32_if(statistics + 4 * ROWS, r, splits, 0.0) for r in ranks]
-    sums = [memory.load_cluster_f32x2_if(shared + SUMS_AT + pair * 8, r, splits) for r in ranks]
+    """Merges what the blocks of the cluster sent of one piece and writes it."""
+    each = PIECES // cluster
+    piece = rank * each + index
+    lane = piece % 32
+    row = lane // 4 + piece // 256 * 8
+    ranks = range(MAX_CLUSTER)
+    tops, weights, parts = [], [], []
+    for r in ranks:
+        exists = Int32(Int32(r) < cluster)
+        nothing = (Float32(-INFINITY), Float32(0.0))
+        top, weight = memory.load_shared_f32x2_if(received + r * STATE_BYTES + row * 8, exists, nothing)
+        tops.append(top)
+        weights.append(weight)
+        place = received + MAX_CLUSTER * STATE_BYTES + (r * each + index) * 16
+        parts.append(memory.load_shared_f32x4_if(place, exists))
     most, shares = _shares(tops)
     total = _weighted(shares, weights)
     if row < group:
-        factor = scale / total
-        low, high = (_normalised(_weighted(shares, [part[n] for part in sums]), total, factor) for n in range(2))
-        memory.store_global_32(
-            out + Int64(first_row + row) * (2 * HEAD_DIM) + Int64(2 * dim), half.pack_bf16x2(low, high)
-        )
-        if dim == 0:
-            memory.store_global_f32(lse + Int64(first_row + row) * 4, _log_sum(most, total))
+        merged = [_weighted(shares, [part[n] for part in parts]) for n in range(4)]
+        _write(first_row + row, lane, piece // 32, merged, most, total, scale, out, lse)
+
+
+def _write(row: Int32, lane: Int32, piece: Int32, sums: list, most, total, scale, out: Int64, lse: Int64):
+    """Writes a piece of a row of the results, and with the first one the row's lse."""
+    factor = scale / total
+    values = [_normalised(value, total, factor) for value in sums]
+    dim = 32 * (lane % 4) + piece % 8 * 4
+    memory.store_global_64(
+        out + Int64(row) * (2 * HEAD_DIM) + Int64(2 * dim),
+        half.pack_bf16x2(values[0], values[1]),
+        half.pack_bf16x2(values[2], values[3]),
+    )
+    memory.store_global_f32_if(lse + Int64(row) * 4, _log_sum(most, total), Int32(dim == 0))
 
 
 def _shares(tops: list) -> tuple:

@@ -6,6 +6,8 @@ from cutlass import Boolean, Int32, Int64
 from msa_ops.cute.common import memory
 from msa_ops.cute.sparse_attention.sm90_configs import COUNT_AT, LIST_AT, PAGE
 
+FEW_TOKENS = 64
+
 
 @cute.jit
 def request_of_token(token: Int32, lane: Int32, starts: Int64, batch: Int32) -> Int32:
@@ -24,7 +26,7 @@ def request_of_token(token: Int32, lane: Int32, starts: Int64, batch: Int32) -> 
 
 @cute.jit
 def list_pages(
-    shared: Int32,
+    here: Int32,
     lane: Int32,
     token: Int32,
     ids: Int64,
@@ -39,12 +41,11 @@ def list_pages(
     topk: Int32,
     num_pages: Int32,
     max_blocks: Int32,
-    hasty: Boolean,
 ):
     """Writes address and number of visible tokens of all pages that the token sees, in the order of the ids.
 
-    ids: address of the row's ids. cache: address of the head's K in page 0. hasty: whether to bring the table's row
-    to the L2 cache before it is known what of it is needed.
+    here: where the pair's list is. ids: address of the row's ids. cache: address of the head's K in page 0.
+    With few tokens, latency counts: the table's row comes to the L2 cache before it is known what of it is needed.
     """
     chosen = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
     for i in cutlass.range_constexpr(2):
@@ -57,7 +58,7 @@ def list_pages(
         if each > 0:
             request = token // each
             if request < batch:
-                if hasty:
+                if tokens <= FEW_TOKENS:
                     for part in cutlass.range(lane * 32, max_blocks, 32 * 32, unroll=1):
                         memory.prefetch_global(table + (Int64(request) * table_stride + Int64(part)) * 4)
                 length = memory.load_global_i32(seq_lens + Int64(request) * 4)
@@ -86,8 +87,8 @@ def list_pages(
         if usable:
             visible = cutlass.min(position + 1 - chosen[i] * PAGE, PAGE)
             memory.store_shared_i64x2(
-                shared + LIST_AT + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible)
+                here + LIST_AT + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible)
             )
         count = count + cute.arch.popc(votes)
     if lane == 0:
-        memory.store_shared_i32(shared + COUNT_AT, count)
+        memory.store_shared_i32(here + COUNT_AT, count)

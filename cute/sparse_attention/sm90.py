@@ -1,9 +1,12 @@
-"""sparse_attention on Hopper: one cluster of thread blocks for each query token and KV head.
+"""sparse_attention on Hopper: pairs of a query token and a KV head, several in a block or one in a cluster of blocks.
 
-The blocks of a cluster deal the token's pages out among themselves, and the warps of a block share out each page by
-tokens; every warp brings its tokens in through a ring of bulk copies of its own and keeps running sums of its own, so
-nobody waits for anybody until the end. There the warps' sums meet in shared memory and the blocks' sums through the
-cluster's distributed shared memory, always in the same order: results repeat to the bit, and there is no workspace.
+The pages that a pair sees are cut into chunks of tokens, which its warps take in turn. Every warp brings its chunks in
+through a ring of bulk copies of its own and keeps running sums of its own. At the end the warps' sums meet in shared
+memory, and those of blocks are sent through the cluster's distributed shared memory, all merged in a fixed order:
+results repeat to the bit, and there is no workspace.
+
+Warps of a block stay within a few chunks of each other. Left alone, the scheduler prefers some, and when these have
+finished too few are left to hide latencies.
 
 The 16 query heads of a KV head are the 16 rows of m16n8k16 products. K and V are the second operand: a thread reads
 what it needs of them straight from the raw bytes and unpacks it in registers, each value once in the whole block.
@@ -24,17 +27,21 @@ from msa_ops.cute.common.warp_mma import mma_16816
 from msa_ops.cute.sparse_attention import combine, operands
 from msa_ops.cute.sparse_attention.page_list import list_pages
 from msa_ops.cute.sparse_attention.sm90_configs import (
-    BARRIERS_AT,
     COUNT_AT,
+    EXCHANGE_AT,
     FACTORS_AT,
     FAMILY,
     LIST_AT,
+    PAIR_BYTES,
+    PAIRS_AT,
+    PROGRESS_AT,
     QUERIES_AT,
-    STATISTICS_BYTES,
+    ROWS,
+    STATE_BYTES,
     Config,
     rings_at,
     shared_memory,
-    warp_statistics_at,
+    states_at,
 )
 
 INFINITY = float("inf")
@@ -46,6 +53,7 @@ class SparseAttentionSm90:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.threads = 32 * config.warps
+        self.pair_threads = 32 * config.warps_of_a_pair
         self.pack = half.pack_bf16x2 if config.mma == "bf16" else half.pack_f16x2
 
     @cute.jit
@@ -80,14 +88,14 @@ class SparseAttentionSm90:
         k_scale_offset: Int32,
         v_offset: Int32,
         v_scale_offset: Int32,
-        splits: Int32,
+        cluster: Int32,
         softmax_scale: Float32,
         stream: cuda.CUstream,
     ):
         """Addresses of tensors, strides in elements (of the cache: bytes), and what the host knows of the shapes.
 
         head_stride: bytes from a head's K to the next head's, and of V. scale_head_stride: likewise of scales. Offsets
-        in a page, from its start. splits: blocks of a cluster.
+        in a page, from its start. cluster: thread blocks that share a pair; 1 if a block has several pairs.
         """
         self.kernel(
             q,
@@ -119,14 +127,14 @@ class SparseAttentionSm90:
             k_scale_offset,
             v_offset,
             v_scale_offset,
-            splits,
+            cluster,
             softmax_scale,
         ).launch(
-            grid=(tokens * num_kv_heads * splits, 1, 1),
+            grid=((tokens * num_kv_heads + self.config.pairs - 1) // self.config.pairs * cluster, 1, 1),
             block=(self.threads, 1, 1),
-            cluster=(splits, 1, 1),
+            cluster=(cluster, 1, 1),
             smem=shared_memory(self.config),
-            min_blocks_per_mp=self.config.blocks,
+            min_blocks_per_mp=1,
             preferred_smem_carveout=100,
             stream=stream,
         )
@@ -163,7 +171,7 @@ class SparseAttentionSm90:
         k_scale_offset: Int32,
         v_offset: Int32,
         v_scale_offset: Int32,
-        splits: Int32,
+        cluster: Int32,
         softmax_scale: Float32,
     ):
         config = self.config
@@ -171,14 +179,31 @@ class SparseAttentionSm90:
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // 32)
         lane = thread % 32
-        rank = block % splits
-        head = block // splits % num_kv_heads
-        token = block // splits // num_kv_heads
-        shared = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
+        rank = block % cluster
+        local_pair = warp // config.warps_of_a_pair
+        pair = block // cluster * config.pairs + local_pair
+        token = pair // num_kv_heads
+        head = pair % num_kv_heads
+        is_pair = Boolean(token < tokens)
 
-        if warp == 0:
+        shared = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
+        here = shared + PAIRS_AT + local_pair * PAIR_BYTES
+        barriers = shared + warp * (8 * config.stages)
+        progress = shared + PROGRESS_AT
+        if lane == 0:
+            for stage in cutlass.range_constexpr(config.stages):
+                bulk_copy.barrier_init(barriers + 8 * stage, 1)
+                if warp == 0:
+                    bulk_copy.barrier_init(progress + 8 * stage, config.warps)
+            if cutlass.const_expr(config.pairs == 1):
+                if warp == 0:
+                    bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
+                    bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
+            bulk_copy.barrier_init_fence()
+        role = warp % config.warps_of_a_pair
+        if role == 0:
             list_pages(
-                shared,
+                here,
                 lane,
                 token,
                 block_ids.toint() + 4 * (Int64(token) * ids_token_stride + Int64(head) * ids_head_stride),
@@ -190,43 +215,45 @@ class SparseAttentionSm90:
                 page_stride,
                 tokens,
                 batch,
-                topk,
+                select(is_pair, topk, Int32(0)),
                 num_pages,
                 max_blocks,
-                splits > 1,
             )
-        if warp == 1:
+        if role == 1:
             self.bring_queries(
-                shared,
+                here,
                 lane,
                 q.toint() + 2 * (Int64(token) * q_token_stride + Int64(head * group) * q_head_stride),
                 q_head_stride,
-                group,
+                select(is_pair, group, Int32(0)),
                 softmax_scale,
                 k_scale.toint(),
             )
-        barriers = shared + BARRIERS_AT + warp * (8 * config.stages)
-        ring = shared + rings_at(config) + warp * config.ring_bytes
-        if lane == 0:
-            for stage in cutlass.range_constexpr(config.stages):
-                bulk_copy.barrier_init(barriers + 8 * stage, 1)
-            bulk_copy.barrier_init_fence()
         cute.arch.barrier()
+        if cluster > 1:
+            cute.arch.cluster_arrive()
 
-        # Of the list, this block has entries rank, rank + splits, ...; of each page, the warp has chunks warp, ...
-        listed = cute.arch.make_warp_uniform(Int32(memory.load_shared_32(shared + COUNT_AT)))
-        items = (listed - rank + splits - 1) // splits * config.chunks_of_a_warp
+        # The pair's chunks are dealt out to its warps in the whole cluster.
+        player = rank * config.warps_of_a_pair + role
+        players = cluster * config.warps_of_a_pair
+        counts = [memory.load_shared_32(shared + PAIRS_AT + i * PAIR_BYTES + COUNT_AT) for i in range(config.pairs)]
+        chunks = Int32(memory.load_shared_32(here + COUNT_AT)) * config.chunks_of_a_page
+        most_chunks = counts[0]
+        for count in counts[1:]:
+            most_chunks = cutlass.max(most_chunks, count)
+        most_chunks = Int32(most_chunks) * config.chunks_of_a_page
+        items = cute.arch.make_warp_uniform((chunks - player + players - 1) // players)
+        rounds = cute.arch.make_warp_uniform((most_chunks - rank * config.warps_of_a_pair + players - 1) // players)
         # From a head's K in a page to the other members.
         aside = Int64(head) * Int64(scale_head_stride - head_stride)
         k_scale_from_k = aside + Int64(k_scale_offset)
         v_scale_from_k = aside + Int64(v_scale_offset)
+        ring = shared + rings_at(config) + warp * config.ring_bytes
         for stage in cutlass.range(config.stages, unroll=1):
             if stage < items:
                 self.bring_chunk(
-                    stage,
-                    shared + LIST_AT + rank * 16,
-                    splits,
-                    warp,
+                    here,
+                    player + stage * players,
                     barriers + 8 * stage,
                     ring + stage * config.stage_bytes,
                     k_scale_from_k,
@@ -240,55 +267,56 @@ class SparseAttentionSm90:
         weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         weight.fill(0.0)
         # Of the rows of the warp, factor and running maximum. They live here because registers are short.
-        state = shared + warp_statistics_at(0) + warp * STATISTICS_BYTES + lane // 4 * 8
-        for i in cutlass.range_constexpr(2):
-            memory.store_shared_f32(
-                state + 64 * i, memory.load_shared_f32(shared + FACTORS_AT + (lane // 4 + 8 * i) * 4)
-            )
-            memory.store_shared_f32(state + 64 * i + 4, Float32(-INFINITY))
-        queries = shared + QUERIES_AT + lane * 16
+        state = shared + states_at(config) + warp * STATE_BYTES
+        if lane < ROWS:
+            memory.store_shared_f32(state + lane * 8, memory.load_shared_f32(here + FACTORS_AT + lane * 4))
+            memory.store_shared_f32(state + lane * 8 + 4, Float32(-INFINITY))
+        cute.arch.sync_warp()
         stage = Int32(0)
         parity = Int32(0)
-        for item in cutlass.range(items, unroll=1):
-            at = ring + stage * config.stage_bytes
-            barrier = barriers + stage * 8
-            entry = shared + LIST_AT + (rank + splits * (item // config.chunks_of_a_warp)) * 16
-            chunk = warp + config.warps * (item % config.chunks_of_a_warp)
-            visible = Int32(memory.load_shared_32(entry + 8)) - chunk * config.chunk
-            bulk_copy.barrier_wait(barrier, parity)
-            if visible > 0:
-                if visible < config.chunk:
-                    operands.clear_hidden_values(config, at, lane, visible)
-                self.attend(at, lane, visible, queries, state, sums, weight)
-            cute.arch.sync_warp()
-            if item + config.stages < items:
-                self.bring_chunk(
-                    item + config.stages,
-                    shared + LIST_AT + rank * 16,
-                    splits,
-                    warp,
-                    barrier,
-                    at,
-                    k_scale_from_k,
-                    Int64(v_offset),
-                    v_scale_from_k,
-                    cache_policy,
-                )
+        for item in cutlass.range(rounds, unroll=1):
+            bulk_copy.barrier_wait(progress + stage * 8, parity ^ 1)
+            if item < items:
+                at = ring + stage * config.stage_bytes
+                barrier = barriers + stage * 8
+                chunk = player + item * players
+                entry = here + LIST_AT + chunk // config.chunks_of_a_page * 16
+                visible = Int32(memory.load_shared_32(entry + 8)) - chunk % config.chunks_of_a_page * config.chunk
+                bulk_copy.barrier_wait(barrier, parity)
+                if visible > 0:
+                    if visible < config.chunk:
+                        operands.clear_hidden_values(config, at, lane, visible)
+                    self.attend(at, lane, visible, here + QUERIES_AT + lane * 16, state + lane // 4 * 8, sums, weight)
+                cute.arch.sync_warp()
+                if item + config.stages < items:
+                    self.bring_chunk(
+                        here,
+                        chunk + config.stages * players,
+                        barrier,
+                        at,
+                        k_scale_from_k,
+                        Int64(v_offset),
+                        v_scale_from_k,
+                        cache_policy,
+                    )
+            with cute.arch.elect_one():
+                bulk_copy.barrier_arrive(progress + stage * 8)
             stage = stage + 1
             if stage == config.stages:
                 stage = Int32(0)
                 parity = parity ^ 1
 
-        combine.store_warp(config, shared, ring, warp, lane, state, sums, weight)
-        cute.arch.barrier()
+        combine.store_warp(lane, ring, state, sums, weight)
+        cute.arch.barrier(barrier_id=1 + local_pair, number_of_threads=self.pair_threads)
         combine.finish(
             config,
             shared,
             warp,
             lane,
             rank,
-            splits,
-            (token * num_kv_heads + head) * group,
+            cluster,
+            is_pair,
+            pair * group,
             group,
             v_scale.toint(),
             out.toint(),
@@ -298,7 +326,7 @@ class SparseAttentionSm90:
     @cute.jit
     def bring_queries(
         self,
-        shared: Int32,
+        here: Int32,
         lane: Int32,
         rows: Int64,
         head_stride: Int64,
@@ -318,15 +346,13 @@ class SparseAttentionSm90:
         base = softmax_scale * Float32(math.log2(math.e))
         if k_scale != Int64(0):
             base = base * memory.load_global_f32(k_scale)
-        operands.prepare_queries(self.config, words, shared, lane, base)
+        operands.prepare_queries(self.config, words, here, lane, base)
 
     @cute.jit
     def bring_chunk(
         self,
-        item: Int32,
-        first_entry: Int32,
-        splits: Int32,
-        warp: Int32,
+        here: Int32,
+        chunk: Int32,
         barrier: Int32,
         at: Int32,
         k_scale_from_k: Int64,
@@ -334,11 +360,10 @@ class SparseAttentionSm90:
         v_scale_from_k: Int64,
         policy: Int64,
     ):
-        """Starts the copies of a warp's chunk. One without visible tokens is not read."""
+        """Starts the copies of a chunk of the pair at `here`. One without visible tokens is not read."""
         config = self.config
-        entry = first_entry + splits * (item // config.chunks_of_a_warp) * 16
-        page, visible = memory.load_shared_i64x2(entry)
-        first = (warp + config.warps * (item % config.chunks_of_a_warp)) * config.chunk
+        page, visible = memory.load_shared_i64x2(here + LIST_AT + chunk // config.chunks_of_a_page * 16)
+        first = chunk % config.chunks_of_a_page * config.chunk
         with cute.arch.elect_one():
             if first < Int32(visible):
                 bulk_copy.barrier_expect(barrier, Int32(config.stage_bytes))

@@ -14,7 +14,7 @@ HEAD_DIM = 128
 ROWS = 16
 """Query heads of a KV head that one matrix product takes; fewer are padded."""
 MAX_TOPK = 64
-MAX_SPLITS = 8
+MAX_CLUSTER = 8
 """Thread blocks of a cluster, the portable maximum."""
 ROW_BYTES = {"nvfp4": 64, "fp8": 128, "bf16": 256}
 SCALE_BYTES = {"nvfp4": 8, "fp8": 0, "bf16": 0}
@@ -22,21 +22,29 @@ SCALE_BYTES = {"nvfp4": 8, "fp8": 0, "bf16": 0}
 
 @dataclass(frozen=True)
 class Config:
-    """packed: K and V rows of a token side by side. warps: a block's. chunk: tokens that a warp takes at a time.
+    """packed: K and V rows of a token side by side. pairs: query tokens and KV heads that a block has at a time.
 
-    stages: chunks of a warp in shared memory. blocks: thread blocks that a multiprocessor should hold.
+    warps: of a block. chunk: tokens that a warp takes at a time. stages: chunks of a warp in shared memory.
     """
 
     kv_format: str
     packed: bool
+    pairs: int
     warps: int
     chunk: int
     stages: int
-    blocks: int
 
     @property
     def name(self) -> str:
-        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}"
+        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_p{self.pairs}_c{self.chunk}"
+
+    @property
+    def warps_of_a_pair(self) -> int:
+        return self.warps // self.pairs
+
+    @property
+    def chunks_of_a_page(self) -> int:
+        return PAGE // self.chunk
 
     @property
     def mma(self) -> str:
@@ -79,31 +87,34 @@ class Config:
     def ring_bytes(self) -> int:
         return self.stages * self.stage_bytes
 
-    @property
-    def chunks_of_a_warp(self) -> int:
-        """Chunks of a page that fall to one warp."""
-        return PAGE // (self.chunk * self.warps)
 
-
-# Shared memory of a block. In the list, an entry is the address of a page (of its K and this head) and the number of
-# its tokens that are visible, 8 bytes each. Of 16 rows each: maximum and sum of the weights, of a warp or of the block.
-BARRIERS_AT = 0
-COUNT_AT = 384
-FACTORS_AT = 400  # of the rows' scores
-LIST_AT = FACTORS_AT + 4 * ROWS + 48
+# Shared memory of a block: barriers; for each pair number of pages, factors of the rows' scores, list of pages, and
+# queries; for each warp the state of its 16 rows; what other blocks of the cluster send; rings.
+# In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
+PROGRESS_AT = 512
+EXCHANGE_AT = 576
+PAIRS_AT = 640
+COUNT_AT = 0
+FACTORS_AT = 64
+LIST_AT = 128
 QUERIES_AT = LIST_AT + 16 * MAX_TOPK
-STATISTICS_BYTES = 2 * ROWS * 4
+PAIR_BYTES = QUERIES_AT + ROWS * HEAD_DIM * 2
+STATE_BYTES = 2 * ROWS * 4
 SUMS_BYTES = ROWS * HEAD_DIM * 4
-STATISTICS_AT = QUERIES_AT + ROWS * HEAD_DIM * 2
-SUMS_AT = STATISTICS_AT + STATISTICS_BYTES
 
 
-def warp_statistics_at(warp: int) -> int:
-    return SUMS_AT + SUMS_BYTES + warp * STATISTICS_BYTES
+def states_at(config: Config) -> int:
+    return PAIRS_AT + config.pairs * PAIR_BYTES
+
+
+def received_at(config: Config) -> int:
+    """Statistics from all blocks of the cluster, then this block's share of their sums."""
+    return states_at(config) + config.warps * STATE_BYTES
 
 
 def rings_at(config: Config) -> int:
-    return warp_statistics_at(config.warps)
+    received = MAX_CLUSTER * STATE_BYTES + SUMS_BYTES if config.pairs == 1 else 0
+    return received_at(config) + received
 
 
 def shared_memory(config: Config) -> int:
@@ -116,12 +127,10 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 
 
 CONFIGS = (
-    Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
-    Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
-    Config("fp8", False, warps=4, chunk=32, stages=3, blocks=2),
-    Config("fp8", True, warps=4, chunk=32, stages=3, blocks=2),
-    Config("bf16", False, warps=4, chunk=16, stages=3, blocks=2),
-    Config("bf16", True, warps=4, chunk=16, stages=3, blocks=2),
+    Config("nvfp4", False, pairs=1, warps=16, chunk=16, stages=4),
+    *(Config("nvfp4", False, pairs, warps=16, chunk=32, stages=2) for pairs in (1, 2, 4)),
+    *(Config("fp8", packed, pairs, warps=16, chunk=16, stages=3) for packed in (False, True) for pairs in (1, 2, 4)),
+    *(Config("bf16", packed, pairs, warps=8, chunk=16, stages=3) for packed in (False, True) for pairs in (1, 2)),
 )
 
 FAMILY = Family(
@@ -158,7 +167,7 @@ FAMILY = Family(
         "k_scale_offset",
         "v_offset",
         "v_scale_offset",
-        "splits",
+        "cluster",
         "softmax_scale",
     ),
     configs=CONFIGS,

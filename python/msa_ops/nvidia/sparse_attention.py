@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from msa_ops.cache.page import main_page
@@ -9,30 +12,52 @@ from msa_ops.nvidia.launch import bits, launch, pointer
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args
 
-MAX_SPLITS = 8
 EVICT_NORMAL = 0x1000000000000000
 EVICT_FIRST = 0x12F0000000000000
 
 
+MULTIPROCESSORS = 132
+MAX_CLUSTER = 8
+WAVE = 0.5
+"""What a wave of blocks costs besides its work, in units of one pair's work."""
+PAIRS = {"nvfp4": (1, 2, 4), "fp8": (1, 2, 4), "bf16": (1, 2)}
+"""Pairs of a query token and a KV head that a thread block can take at a time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the work is divided. pairs: of a block. cluster: blocks of a pair. chunk: tokens that a warp has at a time."""
+
+    pairs: int
+    cluster: int
+    chunk: int
+
+
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
-    tokens, batch = a.q.shape[0], a.seq_lens.shape[0]
-    if tokens == 0:
-        return
-    pairs = tokens * a.num_kv_heads
-    splits = choose_splits(pairs, a.block_ids.shape[2])
-    start(a, outs, warps=4, splits=splits, evict_first=tokens <= batch)
+    tokens = a.q.shape[0]
+    if tokens:
+        shape = choose_shape(a.kv_format, tokens * a.num_kv_heads, a.block_ids.shape[2])
+        start(a, outs, shape, evict_first=tokens <= a.seq_lens.shape[0])
 
 
-def choose_splits(pairs: int, topk: int) -> int:
-    """Thread blocks that share a query token and KV head: enough to fill the chip, at most one a selected block."""
-    splits = 1
-    while splits < MAX_SPLITS and 2 * splits <= topk and pairs * splits < 512:
-        splits *= 2
-    return splits
+@functools.cache
+def choose_shape(kv_format: str, pairs: int, topk: int) -> Shape:
+    """Fills the chip: a cluster for each of few pairs, several pairs a block if there are many."""
+    if pairs <= MULTIPROCESSORS // 2:
+        cluster = 1
+        while cluster < MAX_CLUSTER and 2 * cluster * pairs <= MULTIPROCESSORS and cluster < topk:
+            cluster *= 2
+        return Shape(1, cluster, 16)
+
+    def cost(of_a_block: int) -> float:
+        waves = -(-pairs // (of_a_block * MULTIPROCESSORS))
+        return waves * (of_a_block + WAVE)
+
+    return Shape(min(PAIRS[kv_format], key=cost), 1, 32 if kv_format == "nvfp4" else 16)
 
 
-def start(a: Args, outs: tuple[Tensor, ...], *, warps: int, splits: int, evict_first: bool) -> None:
+def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool) -> None:
     """Launches one configuration."""
     out, lse = outs
     page = main_page(a.kv_format, a.num_kv_heads, a.kv_layout)
@@ -42,7 +67,7 @@ def start(a: Args, outs: tuple[Tensor, ...], *, warps: int, splits: int, evict_f
     ids_strides = a.block_ids.stride()
     packed = "packed" if a.kv_layout == "packed" else "planes"
     launch(
-        f"sparse_attention__{a.kv_format}_{packed}_w{warps}__sm_90a",
+        f"sparse_attention__{a.kv_format}_{packed}_p{shape.pairs}_c{shape.chunk}__sm_90a",
         a.q.device,
         pointer(a.q),
         pointer(a.kv_cache),
@@ -73,6 +98,6 @@ def start(a: Args, outs: tuple[Tensor, ...], *, warps: int, splits: int, evict_f
         page.member("k_scale").offset if scaled else 0,
         v.offset,
         page.member("v_scale").offset if scaled else 0,
-        splits,
+        shape.cluster,
         bits(scale_of_softmax(a)),
     )
