@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -136,8 +137,11 @@ def test_stop_tokens(model: Model, alone: list[list[int]]) -> None:
         (Request([1, 96], 4), "token ids 1 to 96; accepted: 0 to 95"),
         (Request([-1], 4), "token ids -1 to -1"),
         (Request([1] * 2046, 4), "accepted: 2048 together"),
+        (Request([1.5], 4), "accepted: integers"),
+        (Request(["1"], 4), "accepted: integers"),
+        (Request([1], 1.5), "accepted: integers"),
     ],
-    ids=["empty", "none", "high", "low", "long"],
+    ids=["empty", "none", "high", "low", "long", "fraction", "text", "fraction of a token"],
 )
 def test_requests_that_can_never_be_served(model: Model, request_: Request, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -159,7 +163,7 @@ def test_bad_options(model: Model, options: dict[str, Any], message: str) -> Non
 
 
 def test_bad_sampling() -> None:
-    for values in ((-1.0, 1.0), (math.nan, 1.0), (1.0, 0.0), (1.0, 1.5)):
+    for values in ((-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, 1.5), (1.0, math.nan)):
         with pytest.raises(ValueError, match="accepted"):
             Sampling(*values)
 
@@ -173,6 +177,52 @@ def test_damaged_weights_are_an_error_and_not_text(tmp_path: Path) -> None:
 
 def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     assert choose(torch.tensor([0.0, 2.0, 2.0, 1.0]), Sampling(), torch.Generator()) == 1
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-30, 1e-6])
+@pytest.mark.parametrize("top_p", [1.0, 0.5, 1e-300])
+def test_the_coldest_draws_are_greedy(temperature: float, top_p: float) -> None:
+    """Logits over such a temperature would overflow."""
+    logits = torch.tensor([3.0, -50.0, 40.0, 39.0, -40.0])
+    generator = torch.Generator().manual_seed(0)
+    assert {choose(logits, Sampling(temperature, top_p), generator) for _ in range(50)} == {2}
+    assert choose(-logits, Sampling(temperature, top_p), generator) == 1
+
+
+def test_the_hottest_draws_are_even() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = {choose(torch.tensor([30.0, -30.0, 0.0]), Sampling(1e300), generator) for _ in range(100)}
+    assert drawn == {0, 1, 2}
+
+
+def test_many_short_requests_over_few_pages(model: Model) -> None:
+    """Two hundred requests of one to three tokens that stop at once or after a few tokens, over three pages."""
+    generator = torch.Generator().manual_seed(3)
+    many = [
+        Request(
+            torch.randint(0, 96, (1 + number % 3,), generator=generator).tolist(),
+            1 + number % 4,
+            Sampling(0.8, 0.9, number),
+            tuple(range(0, 96, 1 + number % 5)),
+        )
+        for number in range(200)
+    ]
+    served = engine(model, num_pages=3, max_tokens=5, max_requests=5)
+    together = served.run(many)
+    assert [completion.request for completion in together] == list(range(200))
+    assert served.allocator.available == 3 and not served.running and not served.waiting
+    wide = engine(model, num_pages=200, max_tokens=512, max_requests=200).run(many)
+    assert [(c.tokens, c.reason) for c in together] == [(c.tokens, c.reason) for c in wide]
+    for completion, request in zip(together, many, strict=True):
+        stops = [token in request.stop_token_ids for token in completion.tokens]
+        assert completion.reason == ("stop" if stops[-1] else "length") and not any(stops[:-1])
+        assert completion.reason == "stop" or len(completion.tokens) == request.max_new_tokens
+
+
+def test_token_ids_of_other_integer_types(model: Model) -> None:
+    expected = tokens(engine(model).run([Request([1, 2, 3], 2)]))
+    for prompt in (torch.tensor([1, 2, 3]), np.array([1, 2, 3], dtype=np.int32), (1, 2, 3)):
+        assert tokens(engine(model).run([Request(prompt, 2)])) == expected
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.0), Sampling(2.0), Sampling(1.0, 0.8)], ids=str)

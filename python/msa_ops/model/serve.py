@@ -7,6 +7,8 @@ later from its prompt and the tokens it has, and gives the same text.
 
 from __future__ import annotations
 
+import math
+import operator
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -36,8 +38,8 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature: {self.temperature}; accepted: 0 or more")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature: {self.temperature}; accepted: 0 or more, finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p: {self.top_p}; accepted: above 0, to 1")
         if not 0 <= self.seed < 2**63:
@@ -126,7 +128,11 @@ class Engine:
 
     def submit(self, request: Request) -> int:
         """Queues a request and returns its number. Raises ValueError if it could never be served."""
-        prompt = list(request.prompt)
+        try:
+            prompt = [operator.index(token) for token in request.prompt]
+            operator.index(request.max_new_tokens)
+        except TypeError as error:
+            raise ValueError(f"prompt, max_new_tokens: {error}; accepted: integers") from None
         if not prompt:
             raise ValueError("prompt: empty; accepted: at least one token")
         if request.max_new_tokens < 1:
@@ -248,7 +254,7 @@ def choose(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> in
     """
     if sampling.temperature == 0:
         return int(logits.argmax())
-    scaled = logits.double() / sampling.temperature
+    scaled = (logits.double() - logits.max()) / sampling.temperature  # at most 0: no temperature overflows upwards
     if sampling.top_p < 1:
         probabilities, order = scaled.softmax(-1).sort(descending=True)
         before = probabilities.cumsum(-1) - probabilities
