@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -95,3 +96,18 @@ def test_errors_are_one_line(words: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         call(*words)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("item", [item for item in fields(Assumptions) if not item.metadata["choices"]])
+@pytest.mark.parametrize("value", ["1e308", "9" * 30, "9" * 400, "9" * 5000, "nan", "-1"])
+def test_absurd_numbers_end_in_one_short_line(item: Any, value: str) -> None:
+    with pytest.raises(ValueError, match="accepted: ") as caught:
+        call("--" + item.name.replace("_", "-"), value)
+    assert item.name in str(caught.value) and len(str(caught.value)) < 200
+
+
+def test_more_ranks_than_heads_store_one_head_each(capsys: pytest.CaptureFixture[str]) -> None:
+    for ranks in (4, 8):
+        assert call("--gpus", "8", "--attention-tp", str(ranks), "--json") == 0
+        result = json.loads(capsys.readouterr().out)["result"]
+        assert result["kv_bytes_per_token"] == 34560 / 4

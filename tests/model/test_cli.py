@@ -51,6 +51,13 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "loading" in err and "serving" in err  # the progress bars
 
 
+def test_json_stays_json_beside_a_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ("--model", str(folder), "--prompt-ids", "1", "--max-new-tokens", "2", "--json", "--report")
+    code, out, err = outcome(capsys, *argv)
+    assert code == 0 and len(json.loads(out)) == 1
+    assert "bytes a token" in err
+
+
 def test_text_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     for file in folder.iterdir():
@@ -79,17 +86,26 @@ def test_text_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         (("--prompt-tokens", "0"), "--prompt-tokens: 0"),
         (("--prompt-ids", "1", "--max-new-tokens", "0"), "max-new-tokens: 0"),
         (("--prompt-ids", "1", "--temperature", "-1"), "temperature: -1.0"),
-        (("--prompt-ids", "1", "--chunk", "0"), "max_requests: 0"),
+        (("--prompt-ids", "1", "--chunk", "0"), "--chunk: 0"),
         (("--prompt-tokens", "600", "--pages", "2"), "accepted: 256 together"),
         (
             (
                 "--prompt-tokens",
                 "9000",
             ),
-            "max_seq_len: 9016",
+            "--prompt-tokens: 9000; accepted: 1 to max_position_embeddings, 8192",
         ),
         (("--prompt", "text"), "has no tokenizer.json"),
-        (("--prompt-ids", "1", "--pages", "0"), "num_pages: 0"),
+        (("--prompt-ids", "1", "--pages", "0"), "--pages: 0"),
+        (("--prompt-ids", "1", "--pages", "9" * 30), "--pages: 999"),
+        (("--prompt-ids", "1", "--pages", "2000000000"), "out of memory: "),
+        (("--prompt-tokens", "1000000000000"), "--prompt-tokens: 1000000000000"),
+        (("--prompt-ids", ","), "prompt: one without tokens"),
+        (("--prompt-ids", "1_0"), "--prompt-ids: '1_0'"),
+        (("--prompt-ids", "1", "--max-new-tokens", "9000"), "max_seq_len: 9001"),
+        (("--prompt-ids", "1", "--temperature", "inf"), "temperature: inf"),
+        (("--prompt-ids", "1", "--device", "cpu:3"), "--device: 'cpu:3'"),
+        (("--prompt-ids", "1", "--prompt-ids", "2", "--seed", str(2**63 - 1)), "seed: 9223372036854775808"),
         (("--prompt-ids", "1", "--max-seq-len", "0"), "max_seq_len: 0"),
         (("--prompt-ids", "1", "--seed", "-1"), "seed: -1"),
         (("--prompt-ids", "1", "--device", "abacus"), "--device: 'abacus'"),
@@ -126,6 +142,23 @@ def test_bad_checkpoints_end_in_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert "config.json: No such file" in error()
     assert main(["generate", "--model", str(tmp_path / "nowhere"), "--prompt-ids", "1"]) == 2
     assert "not a folder" in capsys.readouterr().err
+
+
+def test_demo_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("precious")
+        assert main(["demo", "--dir", str(folder), "--no-bench"]) == 2
+        assert f"holds {name}; accepted: a folder without a checkpoint" in capsys.readouterr().err
+        assert [(file.name, file.read_text()) for file in folder.iterdir()] == [(name, "precious")]
+
+
+@pytest.mark.parametrize("argv", [("--max-new-tokens", "0"), ("--chunk", "3")])
+def test_demo_refuses_bad_numbers(argv: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--dir", str(tmp_path), *argv]) == 2
+    assert f"{argv[0]}: {argv[1]}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_demo_refuses_a_bad_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,8 @@ from msa_ops.cache.capacity import (
 )
 from msa_ops.cli.table import format_table
 
+LARGEST, MOST_LAYERS = 10**9, 10**4
+
 _ORIGINS = {
     "published": "preset, published",
     "model": "preset, fact of the model",
@@ -87,11 +89,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parse(name: str, text: str, kind: type) -> Any:
+    if kind is str:
+        return text
+    wanted = "a whole number" if kind is int else "a number"
+    largest = MOST_LAYERS if name.endswith("layers") else LARGEST
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{name}: {text!r}; accepted: {wanted}") from None
+        raise ValueError(f"{name}: {text!r:.60}; accepted: {wanted}") from None
+    if value > largest:
+        raise ValueError(f"{name}: {text!r:.60}; accepted: {wanted} up to {largest:,}")
+    return value
 
 
 def _breakdown(r: Capacity) -> list[list[str]]:

@@ -25,7 +25,9 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
         help="the reference model end to end, on a small checkpoint that it writes itself",
         description="Writes, loads and serves a small MiniMax-M3.1 checkpoint and prints what happened.",
     )
-    parser.add_argument("--dir", metavar="DIR", help="where to write the checkpoint, which then stays")
+    parser.add_argument(
+        "--dir", metavar="DIR", help="where to write the checkpoint, which then stays; must hold none yet"
+    )
     parser.add_argument("--max-new-tokens", type=int, default=24, metavar="N", help="default %(default)s")
     parser.add_argument("--chunk", type=int, default=512, metavar="N", help="tokens a step (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
@@ -34,6 +36,10 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.max_new_tokens < 1:
+        raise ValueError(f"--max-new-tokens: {args.max_new_tokens}; accepted: 1 or more")
+    if args.chunk < len(PROMPTS):
+        raise ValueError(f"--chunk: {args.chunk}; accepted: {len(PROMPTS)} or more")
     if args.dir:
         return _run(args, Path(args.dir))
     with tempfile.TemporaryDirectory(prefix="msa-ops-demo-") as folder:

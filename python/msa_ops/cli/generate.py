@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msa_ops.cli.device import check_device
 
 if TYPE_CHECKING:
     from msa_ops.model import Completion, Engine, ModelConfig
@@ -45,7 +48,11 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser.add_argument("--max-seq-len", type=int, metavar="N", help="positions to prepare for; default: the longest")
     parser.add_argument("--dtype", choices=DTYPES, help="of plain weights and activations; default: the config's")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default cpu)")
-    parser.add_argument("--report", action="store_true", help="also print throughput, bytes, selection and backends")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="also print throughput, bytes, selection and backends (on stderr with --json)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -57,13 +64,15 @@ def run(args: argparse.Namespace) -> int:
     from msa_ops.model import Engine, ModelConfig, Request, Sampling, load
     from msa_ops.model.report import OpLog, SelectionLog
 
-    _check_device(args.device)
+    check_device(args.device)
     Sampling(args.temperature, args.top_p, args.seed)
+    for option, value in (("chunk", args.chunk), ("max-new-tokens", args.max_new_tokens), ("pages", args.pages)):
+        if value is not None and not 1 <= value < 2**31:
+            raise ValueError(f"--{option}: {value}; accepted: 1 to 2^31 - 1")
     config = ModelConfig.from_file(Path(args.model)) if Path(args.model).is_dir() else None
     tokenizer = _tokenizer(Path(args.model)) if args.prompt or (Path(args.model) / "tokenizer.json").is_file() else None
     prompts = _prompts(args, config, tokenizer)
-    if args.max_new_tokens < 1:
-        raise ValueError(f"--max-new-tokens: {args.max_new_tokens}; accepted: 1 or more")
+    Sampling(seed=args.seed + len(prompts) - 1)
     longest = max(map(len, prompts), default=0) + args.max_new_tokens
     shown = not args.json
     model = load(
@@ -99,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         completions = engine.run(requests, progress=shown)
     _print(args, completions, tokenizer)
     if args.report:
-        print_report(engine, completions, selection, log)
+        print_report(engine, completions, selection, log, sys.stderr if args.json else None)
     return 0
 
 
@@ -147,34 +156,24 @@ def _prompts(args: argparse.Namespace, config: ModelConfig | None, tokenizer: An
     if not (args.prompt_ids or args.prompt_tokens or args.prompt):
         raise ValueError("prompt: none; accepted: --prompt-ids, --prompt-tokens or --prompt")
     prompts = [_ids("--prompt-ids", text) for text in args.prompt_ids]
+    longest = config.max_position if config else 1
     generator = torch.Generator().manual_seed(args.seed)
     vocabulary = config.vocab_size if config else 1
     for count in args.prompt_tokens:
-        if count < 1:
-            raise ValueError(f"--prompt-tokens: {count}; accepted: 1 or more")
+        if not 1 <= count <= longest:
+            raise ValueError(f"--prompt-tokens: {count}; accepted: 1 to max_position_embeddings, {longest}")
         prompts.append(torch.randint(0, vocabulary, (count,), generator=generator).tolist())
     prompts += [tokenizer.encode(text).ids for text in args.prompt]
+    if not all(prompts):
+        raise ValueError("prompt: one without tokens; accepted: at least one token in each")
     return prompts
 
 
-def _check_device(name: str) -> None:
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"--device: {name!r}; accepted: cpu, cuda, cuda:N") from None
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"--device: {name!r}; accepted: cpu, cuda, cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device: {name!r}; this torch sees {torch.cuda.device_count()} CUDA devices")
-
-
 def _ids(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise ValueError(f"{option}: {text!r}; accepted: token ids, separated by commas") from None
+    parts = text.replace(",", " ").split()
+    if not all(re.fullmatch(r"-?[0-9]{1,20}", part) for part in parts):
+        raise ValueError(f"{option}: {text!r:.60}; accepted: token ids, separated by commas")
+    return [int(part) for part in parts]
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -1,18 +1,26 @@
-"""Entry of the `msa-ops` command. Bad input ends in one line on stderr and exit code 2."""
+"""Entry of the `msa-ops` command. Bad input ends in one line on stderr and exit code 2.
+
+If the reader of the output goes away, as `head` does, the exit code is 141, that of a program ended by SIGPIPE: a
+verdict that nobody read must not pass for a clean one.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from msa_ops._version import __version__
+from msa_ops.registry.errors import BackendLoadError
 
 VERBS = ("list", "explain", "bench", "compare", "roofline", "capacity", "generate", "demo")
 
 _MODULES = {"list": "list_ops"}
+BROKEN_PIPE = 141
+_OUT_OF_MEMORY = re.compile(r"can't allocate memory|out of memory|not enough memory|[Ss]torage size calculation", re.I)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -27,19 +35,40 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    args = build_parser().parse_args(argv)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")
     try:
-        code: int = args.run(args)
-        sys.stdout.flush()
+        try:
+            args = build_parser().parse_args(argv)
+            code: int = args.run(args)
+        finally:
+            sys.stdout.flush()
         return code
-    except (ValueError, NotImplementedError, OSError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output went away, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        print(f"msa-ops: error: {error}", file=sys.stderr)
-        return 2
+    except BrokenPipeError:
+        _discard_stdout()
+        return BROKEN_PIPE
+    except (ValueError, NotImplementedError, OSError, BackendLoadError) as error:
+        return _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if not (isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(text)):
+            raise
+        return _fail(f"out of memory: {text.splitlines()[0] if text else 'the request is too large'}")
     except KeyboardInterrupt:
         return 130
+
+
+def _fail(message: str) -> int:
+    print(f"msa-ops: error: {message}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written now cannot be written at exit either
+        _discard_stdout()
+    return 2
+
+
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from msa_ops.model.errors import CheckpointError, MissingPackageError, listing
-from msa_ops.model.strict_json import read_json
+from msa_ops.strict_json import read_json
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

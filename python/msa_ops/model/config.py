@@ -16,7 +16,7 @@ from typing import Any
 
 from msa_ops.cache.page import HEAD_DIM, PAGE_SIZE
 from msa_ops.model.errors import ConfigError, listing
-from msa_ops.model.strict_json import read_json
+from msa_ops.strict_json import read_json
 
 MODEL_TYPES = ("minimax_m3", "minimax_m3_text", "minimax_m3_vl", "minimax_m3_vl_text", "minimax_m31", "minimax_m31_vl")
 

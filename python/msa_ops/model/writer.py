@@ -14,10 +14,12 @@ from torch import Tensor
 import msa_ops
 from msa_ops.model import checkpoint, names
 from msa_ops.model.config import ModelConfig
+from msa_ops.model.errors import listing
 from msa_ops.model.progress import Progress
 from msa_ops.model.weights import WeightFormat
 
 PREFIX = "language_model."
+_WRITTEN = ("config.json", checkpoint.INDEX)
 NVFP4_LARGEST = 448.0 * 6.0  # largest scale times largest code
 
 
@@ -61,10 +63,14 @@ def write(
 
     expert_format: of the routed experts; other_format: of all other matrices except lm_head; "none", "mxfp8" or
     "nvfp4". dtype: of what is not quantised. The largest shard has about `shard_bytes`.
+    Raises FileExistsError if the folder holds a checkpoint or a part of one: nothing is overwritten.
     """
     save_file = checkpoint.package("safetensors.torch").save_file
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
+    present = sorted(file.name for file in folder.iterdir() if file.suffix == ".safetensors" or file.name in _WRITTEN)
+    if present:
+        raise FileExistsError(f"{folder}: holds {listing(present)}; accepted: a folder without a checkpoint")
     formats = {
         part.name: _format(part.name, WeightFormat(expert_format), WeightFormat(other_format))
         for part in names.parts(config)

@@ -1,4 +1,4 @@
-"""JSON files of a checkpoint. Refused too, though Python parses them: a key given twice, and endless nesting."""
+"""JSON files, read strictly. Refused, though Python parses them: a key given twice, and endless nesting."""
 
 from __future__ import annotations
 
