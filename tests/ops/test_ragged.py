@@ -86,3 +86,11 @@ def test_query_length_bucket() -> None:
     assert ragged.query_length_bucket(12, 4, ints(0, 1, 2, 3, 12), None) == 16  # nothing is known but T
     assert ragged.query_length_bucket(12, 4, ints(0, 1, 2, 3, 12), 8) == 8
     assert [ragged.bucket(n) for n in (0, 1, 2, 3, 4, 5, 128, 129)] == [1, 1, 2, 4, 4, 8, 128, 256]
+
+
+def test_tokens_before_the_first_request_are_padding() -> None:
+    lengths, starts = torch.tensor([300, 5], dtype=torch.int32), torch.tensor([2, 3, 5], dtype=torch.int32)
+    request, position = ragged.token_positions(6, lengths, starts)
+    assert request.tolist() == [-1, -1, 0, 1, 1, -1]
+    assert position.tolist() == [-1, -1, 299, 3, 4, -1]
+    assert ragged.num_blocks(position, 8).tolist() == [0, 0, 3, 1, 1, 0]

@@ -62,6 +62,7 @@ def test_facts_and_cost() -> None:
     cost = SPEC.cost(a)
     assert cost.bytes_read == 5 * 64 * 2 * 2 + 64 * 2
     assert cost.bytes_written == 5 * 64 * 2 * 2
+    assert cost.flops == 4 * 5 * 64
 
 
 def test_compiles_as_one_graph() -> None:

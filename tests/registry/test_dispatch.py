@@ -170,3 +170,67 @@ def test_a_backend_that_arrives_while_a_plan_is_made_is_not_missed(extra: Backen
     finally:
         dispatcher.spec = spec
         STORE.remove_backend("rms_norm", "late")
+
+
+def test_a_plan_is_for_one_alignment() -> None:
+    """Checks look at addresses, so a plan of an aligned tensor does not serve the same shape one byte further."""
+    spec = STORE.op("dense_attention")
+    args = spec.generate(0, num_heads=2, num_kv_heads=1, kv_format="bf16")
+    values = {name: getattr(args, name) for name in args.__dataclass_fields__ if name != "_"}
+    msa_ops.dense_attention(**values)
+    memory = torch.zeros(values["q"].numel() + 1, dtype=torch.bfloat16)
+    values["q"] = memory[1:].view(values["q"].shape)
+    with pytest.raises(ValueError, match="q: starts at address"):
+        msa_ops.dense_attention(**values)
+
+
+def test_plans_follow_the_registry(extra: Backend) -> None:
+    x, weight = torch.ones(5, 64), torch.zeros(64)
+    assert bool((msa_ops.rms_norm(x, weight) == 3).all())
+    STORE.remove_backend("rms_norm", "filling")
+    try:
+        assert bool((msa_ops.rms_norm(x, weight) < 1.1).all())  # the same metadata: its plan is out of date
+    finally:
+        STORE.add_backend(extra)
+    assert bool((msa_ops.rms_norm(x, weight) == 3).all())
+
+
+def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = msa_ops.ops.rms_norm.OP.dispatcher
+    monkeypatch.setattr(type(dispatcher), "MAX_PLANS", len(dispatcher._plans) + 8)
+    for rows in range(1000, 1040):
+        msa_ops.rms_norm(torch.ones(rows, 8), torch.zeros(8))
+        assert len(dispatcher._plans) <= type(dispatcher).MAX_PLANS
+
+
+seen_workspaces: list[torch.Tensor] = []
+
+
+def choosing(args: object, outs: tuple[torch.Tensor, ...]) -> None:
+    seen_workspaces.append(args.workspace)
+    outs[0].fill_(-1)
+
+
+def test_a_workspace_is_made_or_must_be_large_enough() -> None:
+    record = Backend(
+        op="select_blocks",
+        name="choosing",
+        target=f"{__name__}:choosing",
+        archs=frozenset({"cpu"}),
+        band=Band.PERFORMANT,
+        workspace=f"{__name__}:workspace_bytes",
+    )
+    STORE.add_backend(record)
+    scores, count = torch.zeros(3, 4, 40), torch.full((3,), 40, dtype=torch.int32)
+    try:
+        msa_ops.select_blocks(scores, count)
+        assert seen_workspaces[-1].numel() == WORKSPACE_BYTES and seen_workspaces[-1].dtype == torch.uint8
+        given = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8)
+        msa_ops.select_blocks(scores, count, workspace=given)
+        assert seen_workspaces[-1] is given
+        with pytest.raises(ValueError, match=rf"workspace: .*accepted: contiguous uint8 of at least {WORKSPACE_BYTES}"):
+            msa_ops.select_blocks(scores, count, workspace=given[:-1])
+        with pytest.raises(ValueError, match=r"workspace: torch.int8"):
+            msa_ops.select_blocks(scores, count, workspace=given.view(torch.int8))
+    finally:
+        STORE.remove_backend("select_blocks", "choosing")
