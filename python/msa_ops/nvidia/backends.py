@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msa_ops.nvidia import sparse_attention_limits
-from msa_ops.registry import STORE, Backend, Band, Numerics, OneOf
+from msa_ops.registry import STORE, Backend, Band, Between, Numerics, OneOf
 
 BACKENDS = (
     Backend(
@@ -29,6 +29,24 @@ BACKENDS = (
         numerics=Numerics(rounding=("exact",)),
         compiled=True,
         workspace="msa_ops.nvidia.indexer:workspace",
+    ),
+    Backend(
+        op="qk_norm_rope_insert",
+        name="cute_sm90",
+        target="msa_ops.nvidia.qk_norm_rope_insert:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(("rotary_dim", OneOf(64)),),
+        compiled=True,
+    ),
+    Backend(
+        op="select_blocks",
+        name="cute_sm90",
+        target="msa_ops.nvidia.select_blocks:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(("max_blocks", Between(0, 16_384)),),
+        compiled=True,
     ),
     Backend(
         op="sparse_attention",
