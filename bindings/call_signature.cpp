@@ -35,8 +35,8 @@ SignatureReader::SignatureReader(py::object tensor_type, py::object parameter_ty
   api_ = api;
 }
 
-py::object SignatureReader::read(py::handle record, const py::tuple& names, py::handle outs, std::int64_t alignment,
-                                 bool grad_enabled) const {
+py::object SignatureReader::read(py::handle record, const py::tuple& names, const py::tuple& written, py::handle outs,
+                                 std::int64_t alignment, bool grad_enabled) const {
   std::string bytes;
   bytes.reserve(640);
   std::vector<Span> spans;
@@ -44,18 +44,27 @@ py::object SignatureReader::read(py::handle record, const py::tuple& names, py::
   for (const py::handle name : names) {
     const py::object value = py::reinterpret_steal<py::object>(PyObject_GetAttr(record.ptr(), name.ptr()));
     if (!value) throw py::error_already_set();
+    const std::size_t before = spans.size();
     if (!append(value, alignment, grad_enabled, bytes, spans)) return py::none();
+    if (spans.size() > before) {
+      for (const py::handle other : written) spans[before].written |= other.ptr() == name.ptr();
+    }
   }
   if (!outs.is_none()) {
     bytes.push_back('o');
     for (const py::handle out : py::reinterpret_borrow<py::tuple>(outs)) {
       const std::size_t before = spans.size();
       if (!append(out, alignment, grad_enabled, bytes, spans)) return py::none();
-      for (std::size_t i = 0; i < before && spans.size() > before; ++i) {
-        if (spans[i].begin < spans[before].end && spans[before].begin < spans[i].end) {
-          bytes.push_back('x');
-          add(bytes, i);
-        }
+      if (spans.size() > before) spans[before].written = true;
+    }
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if ((spans[i].written || spans[j].written) && spans[i].begin < spans[j].end && spans[j].begin < spans[i].end) {
+        bytes.push_back('x');
+        add(bytes, i);
+        add(bytes, j);
+        add(bytes, spans[i].begin - spans[j].begin);
       }
     }
   }
@@ -73,6 +82,10 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
       if (!flag) throw py::error_already_set();
       if (flag.ptr() == Py_True) return false;
     }
+    // A negated view shows other values than its memory holds; DLPack would pass over that.
+    const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(object, is_neg_.ptr()));
+    if (!negated) throw py::error_already_set();
+    if (negated.ptr() == Py_True) return false;
     dlpack::Tensor tensor{};
     if (api_->tensor_from_object(object, &tensor) != 0) {
       PyErr_Clear();  // a tensor that DLPack cannot describe goes the long way
@@ -95,7 +108,7 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
     const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
     bytes.push_back(static_cast<char>(begin % alignment));
     const std::uintptr_t size = tensor.dtype.bits * tensor.dtype.lanes / 8;
-    spans.push_back({begin, empty ? begin : begin + (last + 1) * size});
+    spans.push_back({begin, empty ? begin : begin + (last + 1) * size, false});
     return true;
   }
   if (object == Py_None) {
@@ -105,9 +118,14 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
   } else if (PyLong_CheckExact(object)) {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (overflow != 0) return false;
-    bytes.push_back('i');
-    add(bytes, number);
+    if (overflow == 0) {
+      bytes.push_back('i');
+      add(bytes, number);
+    } else {
+      bytes.push_back('b');
+      bytes.append(py::str(value).cast<std::string>());
+      bytes.push_back('b');
+    }
   } else if (PyFloat_CheckExact(object)) {
     bytes.push_back('d');
     add(bytes, PyFloat_AS_DOUBLE(object));

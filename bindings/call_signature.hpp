@@ -19,16 +19,17 @@ class SignatureReader {
   SignatureReader(pybind11::object tensor_type, pybind11::object parameter_type);
 
   // Shapes, strides, dtypes, devices and the addresses modulo `alignment` of the tensors among the values of `names` in
-  // `record` and in `outs` (a tuple or None), the plain values between them, and which of `outs` share memory with a
-  // tensor before them. None if something among them is not of these types, or needs gradients while `grad_enabled`:
-  // such a call is not for the short way.
-  pybind11::object read(pybind11::handle record, const pybind11::tuple& names, pybind11::handle outs,
-                        std::int64_t alignment, bool grad_enabled) const;
+  // `record` and in `outs` (a tuple or None), and the plain values between them. Where one of `outs`, or of the values
+  // that `written` names, shares memory with another tensor, the distance of the two is part of it. None if something
+  // among them is not of these types, or needs gradients while `grad_enabled`: such a call is not for the short way.
+  pybind11::object read(pybind11::handle record, const pybind11::tuple& names, const pybind11::tuple& written,
+                        pybind11::handle outs, std::int64_t alignment, bool grad_enabled) const;
 
  private:
-  struct Span {  // bytes that a tensor may touch
+  struct Span {  // bytes that a tensor may touch, and whether the op writes them
     std::uintptr_t begin;
     std::uintptr_t end;
+    bool written;
   };
   bool append(pybind11::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
               std::vector<Span>& spans) const;
@@ -36,6 +37,7 @@ class SignatureReader {
   pybind11::object tensor_type_;
   pybind11::object parameter_type_;
   pybind11::str requires_grad_{"requires_grad"};
+  pybind11::str is_neg_{"is_neg"};
   const dlpack::ExchangeApi* api_ = nullptr;
 };
 

@@ -49,7 +49,7 @@ PYBIND11_MODULE(_C, m) {
 
   py::class_<msa_ops::SignatureReader>(m, "SignatureReader")
       .def(py::init<py::object, py::object>(), py::arg("tensor_type"), py::arg("parameter_type"))
-      .def("read", &msa_ops::SignatureReader::read, py::arg("record"), py::arg("names"), py::arg("outs"),
+      .def("read", &msa_ops::SignatureReader::read, py::arg("record"), py::arg("names"), py::arg("written"), py::arg("outs"),
            py::arg("alignment"), py::arg("grad_enabled"),
            "The call's metadata as bytes, or None if it is not a plain call.");
 }

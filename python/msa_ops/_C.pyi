@@ -33,6 +33,7 @@ class SignatureReader:
         self,
         record: object,
         names: tuple[str, ...],
+        written: tuple[str, ...],
         outs: tuple[object, ...] | None,
         alignment: int,
         grad_enabled: bool,

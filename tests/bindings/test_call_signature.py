@@ -11,9 +11,18 @@ from msa_ops import _C
 READER = _C.SignatureReader(torch.Tensor, torch.nn.Parameter)
 
 
-def read(*values: Any, outs: tuple[Any, ...] | None = None, alignment: int = 128, grad: bool = False) -> bytes | None:
-    record = SimpleNamespace(**{f"v{i}": value for i, value in enumerate(values)})
-    return READER.read(record, tuple(f"v{i}" for i in range(len(values))), outs, alignment, grad)
+NAMES = ("v0", "v1", "v2", "v3")
+
+
+def read(
+    *values: Any,
+    outs: tuple[Any, ...] | None = None,
+    written: tuple[str, ...] = (),
+    alignment: int = 128,
+    grad: bool = False,
+) -> bytes | None:
+    record = SimpleNamespace(**dict(zip(NAMES, values, strict=False)))
+    return READER.read(record, NAMES[: len(values)], written, outs, alignment, grad)
 
 
 def base() -> torch.Tensor:
@@ -47,6 +56,8 @@ DIFFERENT = [
     0,
     1,
     -1,
+    2**70,
+    -(2**70),
     0.0,
     -0.0,
     1.0,
@@ -80,8 +91,8 @@ def test_the_same_metadata_reads_the_same() -> None:
     [
         torch.zeros(3, device="meta"),
         torch.zeros(3).to_sparse(),
-        2**70,
         object(),
+        torch.zeros(3, dtype=torch.complex64).conj().imag,
         (1, 2),
         type("Sub", (torch.Tensor,), {})(),
     ],
@@ -106,6 +117,15 @@ def test_shared_memory_of_results_shows() -> None:
     assert read(memory[:2], outs=(memory[2:2],)) == read(memory[:2], outs=(memory[0:0],))
 
 
+def test_shared_memory_of_written_arguments_shows_with_its_distance() -> None:
+    memory = aligned(0, 8, 128)
+    caches = [(memory[:, :32], memory[:, start : start + 32]) for start in (0, 32, 64)]
+    plain = {read(*pair, alignment=1) for pair in caches}
+    assert len(plain) == 1, "arguments that are only read may share memory"
+    assert len({read(*pair, written=NAMES[:1], alignment=1) for pair in caches}) == 3
+    assert read(*caches[1], written=NAMES[:1], alignment=1) == read(*caches[1], written=NAMES[1:2], alignment=1)
+
+
 def test_a_type_without_exchange_functions_is_refused() -> None:
     with pytest.raises(ValueError, match="tensor_type"):
         _C.SignatureReader(int, int)
@@ -113,4 +133,4 @@ def test_a_type_without_exchange_functions_is_refused() -> None:
 
 def test_a_missing_name_is_an_error() -> None:
     with pytest.raises(AttributeError):
-        READER.read(SimpleNamespace(), ("x",), None, 128, False)
+        READER.read(SimpleNamespace(), ("x",), (), None, 128, False)

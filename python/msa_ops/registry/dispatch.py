@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from msa_ops import _C
 from msa_ops.registry import overrides, plugins, selection, trace
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.backend import Backend
@@ -18,24 +19,19 @@ from msa_ops.registry.store import STORE
 ALIGNMENT = 128
 """Bytes; checks and backends may look at an address modulo this and no closer."""
 
+READER = _C.SignatureReader(torch.Tensor, torch.nn.Parameter)
+
 WORKSPACE_ALIGNMENT = 16
 """Bytes; what a backend may count on."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was found out about one signature of a call: it passed its checks, and this is who runs it.
-
-    `spans` holds, for each tensor argument, the bytes from its address to the end of what it may touch. `mutates` names
-    the given arguments that the op writes.
-    """
+    """What was found out about one signature of a call: it passed its checks, and this is who runs it."""
 
     backend: Backend
     workspace_bytes: int
     device: torch.device
-    spans: tuple[int, ...]
-    out_spans: tuple[int, ...]
-    mutates: tuple[str, ...]
     generation: int
 
 
@@ -43,8 +39,8 @@ class Dispatcher:
     """The kernel of one op's overloads, registered with torch for every device.
 
     Everything that checks, facts and selection look at is metadata: shapes, strides, dtypes, devices, the alignment
-    of addresses, and plain values. Calls with equal metadata share one `Plan`, so that a decode loop pays for a
-    look-up and not for the checks.
+    of addresses, where memory that is written is shared, and plain values. Calls with equal metadata share one `Plan`,
+    so that a decode loop pays for a look-up and not for the checks.
     """
 
     MAX_PLANS = 4096
@@ -57,6 +53,7 @@ class Dispatcher:
         self.tensors = tuple(name for name, info in fields.items() if "Tensor" in str(info.type))
         self.required = tuple(name for name in self.tensors if "None" not in str(fields[name].type))
         self.values = tuple(name for name in fields if name not in self.tensors)
+        self.names = (*self.tensors, *self.values)
         self.has_workspace = "workspace" in fields
         self._plans: dict[Any, Plan] = {}
 
@@ -86,17 +83,26 @@ class Dispatcher:
 
     def run(self, call: Any, backend: str | None, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
         """Checks the call, chooses a backend and runs it. `outs` None: results are allocated."""
+        return self.run_signed(call, self.signature(call, outs, False), backend, outs)
+
+    def signature(self, call: Any, outs: tuple[Tensor, ...] | None, grad_enabled: bool) -> bytes | None:
+        """The call's metadata, with the Python types of its values; None if it is not of plain tensors and values."""
+        return READER.read(call, self.names, self.spec.mutates, outs, ALIGNMENT, grad_enabled)
+
+    def run_signed(
+        self, call: Any, signature: bytes | None, backend: str | None, outs: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, ...]:
+        """`run` of a call whose signature is known; without one nothing is remembered."""
         plugins.load_once()
         override = overrides.current(self.spec.name, backend)
-        key = (override, self._signature(call), None if outs is None else tuple(map(_signature, outs)))
+        key = (signature, override)
         plan = self._plans.get(key)
-        if plan is None or plan.generation != STORE.generation:
+        if plan is None or signature is None or plan.generation != STORE.generation:
             plan = self._plan(call, outs, override)
             if len(self._plans) >= self.MAX_PLANS:
                 self._plans.clear()
-            self._plans[key] = plan
-        if outs is not None or plan.mutates:
-            self._check_overlap(call, outs or (), plan)
+            if signature is not None:
+                self._plans[key] = plan
         if not Dispatcher._trace_ready:
             Dispatcher._trace, Dispatcher._trace_ready = trace.from_environment(), True
         if Dispatcher._trace is not None:
@@ -105,20 +111,15 @@ class Dispatcher:
             call.workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=plan.device)
         return execute(plan.backend, self.spec, call, outs)
 
-    def _signature(self, call: Any) -> tuple[Any, ...]:
-        return (
-            *(None if (value := getattr(call, name)) is None else _signature(value) for name in self.tensors),
-            *(getattr(call, name) for name in self.values),
-        )
-
     def _plan(self, call: Any, outs: tuple[Tensor, ...] | None, override: overrides.Override) -> Plan:
         generation = STORE.generation  # read first: a change from here on makes the plan stale, not wrong
         device = self._check(call)
         if outs is not None:
             self._check_outs(call, outs)
-        mutates = tuple(name for name in self.spec.mutates if getattr(call, name) is not None)
+        mutates = [name for name in self.spec.mutates if getattr(call, name) is not None]
         for name in mutates:
             _check_writable(name, getattr(call, name))
+        self._check_overlap(call, mutates, outs or ())
         platform = platforms.of_device(device)
         chosen = selection.SELECTOR.choose(self.spec.name, platform, override, lambda: self.spec.facts(call))
         needed = chosen.workspace_bytes(platform, self.spec.facts(call)) if chosen.workspace else 0
@@ -128,9 +129,6 @@ class Dispatcher:
             backend=chosen,
             workspace_bytes=needed,
             device=device,
-            spans=tuple(0 if (value := getattr(call, name)) is None else _span(value) for name in self.tensors),
-            out_spans=tuple(map(_span, outs or ())),
-            mutates=mutates,
             generation=generation,
         )
 
@@ -172,31 +170,21 @@ class Dispatcher:
             if not out.is_contiguous():
                 raise ValueError(f"{name}: strides {out.stride()}; accepted: contiguous")
 
-    def _check_overlap(self, call: Any, outs: tuple[Tensor, ...], plan: Plan) -> None:
+    def _check_overlap(self, call: Any, mutates: list[str], outs: tuple[Tensor, ...]) -> None:
         """Results, and arguments that are written, must have memory of their own.
 
         The two caches of one pool are the exception: their pages may alternate. The ops that take both check that.
         """
-        taken: list[tuple[str, int, int]] = []
-        for name, span in zip(self.tensors, plan.spans, strict=True):
-            if span:
-                start = getattr(call, name).data_ptr()
-                taken.append((name, start, start + span))
-        for name in plan.mutates:
-            for written, start, end in taken:
-                if written != name:
-                    continue
-                for other, other_start, other_end in taken:
-                    both = (name, other)
-                    if start < other_end and other_start < end and name != other and not _POOLED.issuperset(both):
+        given = [(name, value) for name in self.tensors if (value := getattr(call, name)) is not None]
+        spans = [(name, *_span(value)) for name, value in (*given, *zip(self.spec.outputs, outs, strict=bool(outs)))]
+        written = {*mutates, *(self.spec.outputs if outs else ())}
+        for position, (name, start, end) in enumerate(spans):
+            for other, other_start, other_end in spans[:position]:
+                if start < other_end and other_start < end and not _POOLED.issuperset((name, other)):
+                    if name in written:
                         raise ValueError(f"{name}: shares memory with {other}; accepted: memory of its own")
-        for name, out, span in zip(self.spec.outputs, outs, plan.out_spans, strict=bool(outs)):
-            start = out.data_ptr()
-            end = start + span
-            for other, other_start, other_end in taken:
-                if start < other_end and other_start < end and span:
-                    raise ValueError(f"{name}: shares memory with {other}; accepted: memory of its own")
-            taken.append((name, start, end))
+                    if other in written:
+                        raise ValueError(f"{other}: shares memory with {name}; accepted: memory of its own")
 
 
 _POOLED = frozenset({"kv_cache", "index_cache"})
@@ -240,17 +228,13 @@ class _without_grad:
         torch._C._set_grad_enabled(self.enabled)
 
 
-def _signature(tensor: Tensor) -> tuple[Any, ...]:
-    """All that checks may look at, values excepted."""
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.data_ptr() % ALIGNMENT
-
-
-def _span(tensor: Tensor) -> int:
-    """Bytes from the tensor's address to the end of what it may touch."""
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """First byte and one past the last byte that the tensor may touch."""
+    start = tensor.data_ptr()
     if tensor.numel() == 0:
-        return 0
+        return start, start
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    return start, start + (last + 1) * tensor.element_size()
 
 
 def _check_writable(name: str, tensor: Tensor) -> None:

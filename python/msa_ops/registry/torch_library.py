@@ -47,25 +47,17 @@ class Op:
                 raise ValueError(f"out: {len(outs)} tensors; accepted: {len(names)} ({', '.join(names)})")
         if not torch.compiler.is_compiling() and _is_plain_eager():
             call = self.spec.args(*args, **kwargs)
-            if self._is_plain(call, outs):
-                self._convert_values(call)
+            self._convert_values(call)
+            signature = self.dispatcher.signature(call, outs, torch.is_grad_enabled())
+            if signature is not None:
                 if backend is not None and type(backend) is not str:
                     backend = _convert("backend", backend, str)
-                results = self.dispatcher.run(call, backend, outs)
+                results = self.dispatcher.run_signed(call, signature, backend, outs)
                 return out if out is not None else results[0] if len(results) == 1 else results
         if outs is None:
             return self._functional(*args, **kwargs, backend=backend)
         self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
         return out
-
-    def _is_plain(self, call: Any, outs: tuple[Tensor, ...] | None) -> bool:
-        """Only strided tensors of torch's own, for none of which autograd is watching."""
-        grad = torch.is_grad_enabled()
-        for name in self.dispatcher.tensors:
-            value = getattr(call, name)
-            if value is not None and not _is_plain_tensor(value, grad):
-                return False
-        return outs is None or all(_is_plain_tensor(out, grad) for out in outs)
 
     def _convert_values(self, call: Any) -> None:
         """What torch does with values that are not of the schema's types: converts or refuses them."""
@@ -93,15 +85,6 @@ def _convert(name: str, value: Any, kind: type) -> Any:
     if kind is str and isinstance(value, str):
         return str.__str__(value)  # of an enum: its value
     raise ValueError(f"{name}: {value!r}; accepted: {kind.__name__}")
-
-
-def _is_plain_tensor(value: Any, grad: bool) -> bool:
-    return (
-        (type(value) is Tensor or type(value) is torch.nn.Parameter)
-        and (value.is_cpu or value.is_cuda)
-        and value.layout is torch.strided
-        and not (value.is_neg() or value.is_nested or (grad and value.requires_grad))
-    )
 
 
 def _is_plain_eager() -> bool:
