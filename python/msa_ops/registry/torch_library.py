@@ -30,6 +30,9 @@ class Op:
         self.dispatcher = dispatcher
         packet = getattr(torch.ops.msa_ops, spec.name)
         self._functional, self._out = packet.default, packet.out
+        # Inductor (torch 2.11 to 2.13 at least) fails on one result beside a written argument that is None, and takes
+        # the same call with a given result.
+        self._compiles_through_out = len(spec.outputs) == 1 and bool(spec.mutates)
         arguments = {argument.name: argument for argument in self._functional._schema.arguments}
         self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
 
@@ -54,6 +57,12 @@ class Op:
                     backend = _convert("backend", backend, str)
                 results = self.dispatcher.run_signed(call, signature, backend, outs)
                 return out if out is not None else results[0] if len(results) == 1 else results
+        if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
+            call = self.spec.args(*args, **kwargs)
+            if all(getattr(call, name) is None for name in self.spec.mutates):
+                outs = self.spec.meta(call)
+                self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
+                return outs[0]
         if outs is None:
             return self._functional(*args, **kwargs, backend=backend)
         self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
