@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from msa_ops.ops import rms_norm, select_blocks
+from msa_ops.bench.argument_sets import poison
+from msa_ops.ops import qk_norm_rope_insert, rms_norm, route_experts, select_blocks
 from msa_ops.registry import STORE, Backend, Band, OneOf
 
 calls: list[str] = []
@@ -54,6 +55,26 @@ def expects_poison(args: Any, outs: tuple[Tensor, ...]) -> None:
     """Wrong if its output already holds something, say the reference's result in memory that was used again."""
     if bool(outs[0].isnan().all()):
         outs[0].copy_(rms_norm.reference(args)[0])
+
+
+def insert(args: Any, outs: tuple[Tensor, ...]) -> None:
+    for out, expected in zip(outs, qk_norm_rope_insert.reference(args), strict=True):
+        out.copy_(expected)
+
+
+def insert_and_touch_a_neighbour(args: Any, outs: tuple[Tensor, ...]) -> None:
+    """One byte of a slot that belongs to no token of the call."""
+    before = args.kv_cache.clone()
+    insert(args, outs)
+    same = (args.kv_cache == before).nonzero()[-1]
+    args.kv_cache[same[0], same[1]] ^= 1
+
+
+def route_all_but_one(args: Any, outs: tuple[Tensor, ...]) -> None:
+    """Leaves one id of a thousand unwritten, which the tolerance for near ties must not cover."""
+    for out, expected in zip(outs, route_experts.reference(args), strict=True):
+        out.copy_(expected)
+    poison(outs[1][-1, -1:])
 
 
 def workspace(platform: object, facts: object) -> int:

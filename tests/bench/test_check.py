@@ -6,8 +6,9 @@ import math
 import pytest
 import torch
 
+from msa_ops.bench.argument_sets import poison
 from msa_ops.bench.check import PIECE, Comparison, Reference, compare
-from msa_ops.registry import STORE, Tolerance
+from msa_ops.registry import STORE, Backend, Band, Tolerance
 from tests.bench.fake_backends import registered
 
 INF, NAN = math.inf, math.nan
@@ -92,3 +93,41 @@ def test_bytes_of_a_written_cache() -> None:
     assert all(result.passed for result in reference.check(spec, "reference"))
     results = {result.name: result for result in reference._compare_arguments(spec, fresh())}
     assert not results["kv_cache"].passed, "nothing was written"
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "dims", "failing"),
+    [
+        ("qk_norm_rope_insert", "insert", {}, set()),
+        ("qk_norm_rope_insert", "insert_and_touch_a_neighbour", {}, {"kv_cache"}),
+        ("route_experts", "route_all_but_one", {"tokens": 512, "num_experts": 64, "top_k": 4}, {"topk_ids"}),
+    ],
+)
+def test_backends_of_other_ops(op: str, name: str, dims: dict[str, int], failing: set[str]) -> None:
+    spec = STORE.op(op)
+    backend = Backend(
+        op=op,
+        name="fake",
+        target=f"tests.bench.fake_backends:{name}",
+        archs=frozenset({"cpu"}),
+        automatic=frozenset(),
+        band=Band.PORTABLE,
+    )
+    reference = Reference.run(spec, functools.partial(spec.generate, 0, **dims))
+    STORE.add_backend(backend)
+    try:
+        results = reference.check(spec, "fake")
+    finally:
+        STORE.remove_backend(op, "fake")
+    assert {result.name for result in results if not result.passed} == failing
+
+
+def test_a_share_of_mismatches_does_not_cover_what_was_not_written() -> None:
+    lenient = Tolerance(rtol=1.0, mismatch=0.5)
+    for expected in (torch.zeros(100), torch.zeros(100, dtype=torch.int32), torch.zeros(100, dtype=torch.int64)):
+        found = expected.clone()
+        poison(found[7:8])
+        assert not compare("out", found, expected, lenient).passed
+        assert compare("out", found, found, lenient).passed
+        found[7] = 5
+        assert compare("out", found, expected, lenient).passed

@@ -60,6 +60,12 @@ def test_bench_fails_for_a_wrong_backend(capsys: pytest.CaptureFixture[str]) -> 
     assert "fake_wrong: incorrect: out:" in capsys.readouterr().out
 
 
+def test_bench_fails_if_nothing_could_be_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    with registered("picky"):
+        assert call("bench", "--op", "rms_norm", "--set", "hidden=96", "--backend", "fake_picky") == 1
+    assert "refused" in capsys.readouterr().out
+
+
 def test_bench_of_a_file_and_filters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "own.toml"
     path.write_text(
@@ -82,6 +88,13 @@ def test_bench_of_a_file_and_filters(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("bench", "--set", "tokens=1"), "--set: accepted with one --op"),
         ((*SMALL, "--backend", "nothing"), "backend 'nothing'"),
         ((*SMALL, "--seconds", "0"), "--seconds: 0.0; accepted: positive numbers"),
+        ((*SMALL, "--seconds", "nan"), "--seconds: nan"),
+        ((*SMALL, "--seed", "-1"), "--seed: -1; accepted: 0 to 2^63 - 1"),
+        ((*SMALL, "--seed", str(2**64)), "--seed: 18446744073709551616"),
+        ((*SMALL, "--device", "abacus"), "--device: 'abacus'"),
+        ((*SMALL, "--device", "cuda:77"), "--device: 'cuda:77'"),
+        ((*SMALL, "--out", "/nowhere/r.json"), "its folder does not exist"),
+        ((*SMALL, "--out", __file__), "is not a result of `msa-ops bench`; it stays as it is"),
         ((*SMALL, "--repeats", "-1"), "--repeats: -1"),
         ((*SMALL, "--timer", "event"), "timer: 'event' on cpu"),
         (("roofline", "cpu_smoke", "--chip", "b20"), "did you mean 'b200'"),

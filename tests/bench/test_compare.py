@@ -247,3 +247,15 @@ def finding_of(*verdicts: Verdict) -> list[Finding]:
 def test_exit_codes(verdicts: tuple[Verdict, ...], plain: int, strict: int) -> None:
     assert exit_code(finding_of(*verdicts)) == plain
     assert exit_code(finding_of(*verdicts), fail_on_ambiguous=True, fail_on_missing=True) == strict
+
+
+def test_other_versions_of_an_op_do_not_compare() -> None:
+    found = judge(scaled(1.0), op_version=2)
+    assert found.verdict is Verdict.INVALID and "versions 1, 2 of the op" in found.reason
+
+
+def test_a_baseline_given_twice_and_nothing_at_all() -> None:
+    with pytest.raises(FormatError, match="a baseline is given twice"):
+        compare([*BASE, BASE[0]], report(record(scaled(1.0))))
+    with pytest.raises(FormatError, match="nothing to compare"):
+        compare([report()], report())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def test_one_wild_run_does_not_hide_everything() -> None:
 def test_bad_models(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         NoiseModel(**{name: value})
+
+
+def test_trend_counts_pairs() -> None:
+    """z of Kendall's test from all pairs; ties count for neither side."""
+    for seed in range(20):
+        samples = [round(sample, 2) for sample in normal(seed, 25, 1.0, 0.05)]
+        score = sum((b > a) - (b < a) for place, a in enumerate(samples) for b in samples[place + 1 :])
+        expected = (score - (score > 0) + (score < 0)) / (25 * 24 * 55 / 18) ** 0.5
+        assert trend(samples)[1] == pytest.approx(expected)
+
+
+def test_trend_of_many_samples_takes_no_minutes() -> None:
+    start = time.perf_counter()
+    assert trend([1e-4 + 1e-12 * step for step in range(50_000)])[1] > 100
+    assert time.perf_counter() - start < 10
 
 
 def test_trend_is_rarely_seen_in_noise_and_always_in_a_ramp() -> None:

@@ -55,7 +55,16 @@ def change(data: Any, path: list[Any], value: Any) -> Any:
         (["records", 0, "smaples"], [], r"records\[0\]: unknown key 'smaples'; did you mean 'samples'"),
         (["records", 0, "samples"], "fast", r"records\[0\].samples: 'fast'; accepted: a list of numbers"),
         (["records", 0, "samples", 3], "1", r"records\[0\].samples\[3\]: '1'; accepted: a number"),
-        (["records", 0, "samples", 3], math.nan, r"records\[0\].samples: a sample is not finite"),
+        (["records", 0, "samples", 3], math.nan, r"records\[0\].samples: nan; accepted: seconds from 1e-12 to 1e\+09"),
+        (["records", 0, "samples", 3], math.inf, r"records\[0\].samples: inf; accepted: seconds"),
+        (["records", 0, "samples", 3], 0, r"records\[0\].samples: 0.0; accepted: seconds"),
+        (["records", 0, "samples", 3], -1e-4, r"records\[0\].samples: -0.0001; accepted: seconds"),
+        (["records", 0, "samples", 3], 5e-324, r"records\[0\].samples: 5e-324; accepted: seconds"),
+        (["records", 0, "samples", 3], 10**400, r"records\[0\].samples\[3\]: 1000.*; accepted: a number"),
+        (["records", 0, "weight"], math.nan, r"records\[0\].weight: nan; accepted: numbers from 0"),
+        (["records", 0, "weight"], 1e308, r"records\[0\].weight: 1e\+308; accepted: numbers from 0"),
+        (["records", 0, "weight"], -1, r"records\[0\].weight: -1"),
+        (["records", 0, "case"], "a\nb", r"records\[0\]: .*names that do not print"),
         (["records", 0, "status"], "fine", r"records\[0\].status: 'fine'; accepted: ok, incorrect, refused, error"),
         (["records", 0, "status"], "incorrect", r"records\[0\].samples: a result that is incorrect has no time"),
         (["records", 0, "case"], None, r"records\[0\]: key 'case' is missing"),
@@ -80,3 +89,37 @@ def test_other_files(text: str, tmp_path: Path) -> None:
 def test_numbers_that_json_lacks_are_not_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
         result.to_json(report(record([math.nan])))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("", "not JSON"),
+        ('{"schema": "msa-ops-bench", "schema_version": 1, "schema_version": 2}', "'schema_version' comes twice"),
+    ],
+    ids=["deep", "empty", "repeated"],
+)
+def test_files_that_are_no_json(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=rf"r\.json: .*{message}"):
+        result.read(str(path))
+
+
+def test_only_results_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    result.check_path(str(path))
+    result.write(report(record(normal(1))), str(path))
+    result.check_path(str(path))
+    result.check_path("/dev/null")
+    (tmp_path / "empty").touch()
+    result.check_path(str(tmp_path / "empty"))
+    (tmp_path / "notes.txt").write_text("precious")
+    for place, message in (
+        (tmp_path / "notes.txt", "is not a result"),
+        (tmp_path, "a folder"),
+        (tmp_path / "nowhere" / "r.json", "its folder does not exist"),
+    ):
+        with pytest.raises(OSError, match=message):
+            result.check_path(str(place))

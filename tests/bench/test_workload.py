@@ -72,6 +72,12 @@ def test_settings_give_the_case_back() -> None:
         ('[[case]]\nop = "rms_norm"\nsweep = { tokens = [1, 2] }\nweights = [1]', "weights: 1 numbers; accepted: 2"),
         ('[[case]]\nop = "rms_norm"\nweight = -1', "weight: -1.0; accepted: numbers from 0"),
         ('[[case]]\nop = "rms_norm"\nweight = nan', "weight: nan"),
+        ('[[case]]\nop = "rms_norm"\nweight = 1e300', "weight: 1e\\+300"),
+        ("a = " + "[" * 20_000, "nested too deeply"),
+        (
+            f'[[case]]\nop = "rms_norm"\nsweep = {{ tokens = {list(range(200))}, hidden = {list(range(200))} }}',
+            "sweep: 40000 combinations; accepted: up to 10000",
+        ),
         ('[[case]]\nop = "rms_norm"\ntags = "a"', r"case\[0\].tags: 'a'; accepted: a list of strings"),
         ('[[case]]\nop = "rms_norm"\n[[case]]\nop = "rms_norm"', r"case\[1\]: rms_norm\[\] is in the file already"),
     ],
@@ -80,6 +86,12 @@ def test_mistakes_give_one_line_with_file_and_key(text: str, message: str) -> No
     with pytest.raises(FormatError, match=message) as error:
         parse(text)
     assert "\n" not in str(error.value) and str(error.value).startswith("w.toml")
+
+
+def test_numbers_beyond_any_machine() -> None:
+    for tokens in (10**19, 10**30, -1):
+        with pytest.raises(FormatError, match=f"tokens={tokens}"):
+            outline_cases(workload.single("rms_norm", [f"tokens={tokens}"]))
 
 
 def test_values_that_only_the_op_can_judge() -> None:
@@ -94,6 +106,11 @@ def test_command_line_case() -> None:
         workload.single("rms_norm", ["tokens"])
     with pytest.raises(FormatError, match="neither a TOML value nor a word"):
         workload.single("rms_norm", ["tokens=[1"])
+    for text in ("tokens=4\nhidden=5", "tokens=" + "[" * 20_000):
+        with pytest.raises(FormatError, match="neither a TOML value nor a word"):
+            workload.single("rms_norm", [text])
+    with pytest.raises(FormatError, match="'tokens' is given twice"):
+        workload.single("rms_norm", ["tokens=4", "tokens=5"])
     with pytest.raises(FormatError, match="--op: unknown op"):
         workload.single("rms", [])
 
@@ -116,6 +133,9 @@ def test_files_are_found_by_name_and_path(tmp_path: Path) -> None:
     path.write_text('description = "d"\n[[case]]\nop = "rms_norm"\n')
     assert workload.load(str(path)).name == "own"
     assert set(FILES) <= set(workload.names())
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(FormatError, match=r"own\.toml: not TOML: 'utf-8' codec"):
+        workload.load(str(path))
     with pytest.raises(FormatError, match="workload 'cpu_smok': no such file or name; did you mean 'cpu_smoke'"):
         workload.load("cpu_smok")
 

@@ -68,6 +68,15 @@ def poison(out: Tensor) -> None:
         out.view(torch.uint8).fill_(0xFF if out.dtype.is_floating_point else 0xC3)
 
 
+def is_poison(out: Tensor) -> Tensor:
+    """bool: elements that hold what `poison` writes. False for single bytes, which may be results all of them."""
+    if out.dtype.is_floating_point:
+        return out.isnan() if out.element_size() > 1 else torch.zeros_like(out, dtype=torch.bool)
+    if out.element_size() == 1:
+        return torch.zeros_like(out, dtype=torch.bool)
+    return out == int.from_bytes(b"\xc3" * out.element_size(), "little", signed=True)
+
+
 def make_call(spec: OpSpec, backend: str, args: Any, outs: Sequence[Tensor]) -> Callable[[], None]:
     """A call through the torch op, as a user makes it, into `outs`. Arguments are checked and dispatched every time."""
     overload = getattr(torch.ops.msa_ops, spec.name).out

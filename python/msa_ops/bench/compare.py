@@ -62,6 +62,11 @@ def compare(
         for report in baselines:
             _check_environment(report, new)
     model = model or NoiseModel()
+    for position, report in enumerate(baselines):
+        if any(_same_run(report, other) for other in baselines[:position]):
+            raise FormatError(
+                "compare: a baseline is given twice; accepted: each run once, or the noise looks too small"
+            )
     old_records = _by_key(record for report in baselines for record in report.records)
     new_records = _by_key(new.records)
     findings = [_judge(key, old_records.get(key, []), records, model) for key, records in new_records.items()]
@@ -70,7 +75,14 @@ def compare(
         for key, records in old_records.items()
         if key not in new_records and any(record.status == "ok" for record in records)
     ]
+    if not findings:
+        raise FormatError("compare: neither side has a result; nothing to compare")
     return findings
+
+
+def _same_run(one: Report, other: Report) -> bool:
+    """The same samples in the same order: copies of one file."""
+    return bool(one.records) and [r.samples for r in one.records] == [r.samples for r in other.records]
 
 
 def speedup(findings: Iterable[Finding]) -> float | None:
@@ -102,6 +114,9 @@ def _judge(key: _Key, old: Sequence[Record], new: Sequence[Record], model: Noise
     if not good:
         reason = f"the baseline has no time: {_problem(old[0])}" if old else "not in the baseline"
         return Finding(*key, Verdict.NEW, reason, weight, None, _median(new))
+    versions = sorted({record.op_version for record in [*good, *new]})
+    if len(versions) > 1:
+        return Finding(*key, Verdict.INVALID, f"versions {', '.join(map(str, versions))} of the op", weight)
     methods = {(record.timer, record.cold) for record in [*good, *new]}
     if len(methods) > 1:
         described = ", ".join(sorted(f"{timer} timer, {cold} cache" for timer, cold in methods))

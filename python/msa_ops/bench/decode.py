@@ -80,7 +80,10 @@ def _decode(hint: Any, data: object, where: str) -> Any:
             raise _wrong(hint, data, where)
         return {key: _decode(arguments[1], item, f"{where}.{key}") for key, item in data.items()}
     if hint is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError:
+            raise _wrong(hint, data, where) from None
     if hint is type(None):
         accepted = data is None
     else:

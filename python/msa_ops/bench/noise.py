@@ -12,6 +12,7 @@ sqrt(pi / 2) times a mean's.
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Sequence
@@ -81,11 +82,11 @@ def trend(samples: Sequence[float]) -> tuple[float, float]:
         return 0.0, 0.0
     third = count // 3
     shift = statistics.median(samples[-third:]) / statistics.median(samples[:third]) - 1
-    score = sum(
-        (samples[later] > samples[earlier]) - (samples[later] < samples[earlier])
-        for earlier in range(count)
-        for later in range(earlier + 1, count)
-    )
+    score = 0
+    earlier: list[float] = []  # sorted
+    for sample in samples:
+        score += bisect.bisect_left(earlier, sample) - (len(earlier) - bisect.bisect_right(earlier, sample))
+        bisect.insort(earlier, sample)
     variance = count * (count - 1) * (2 * count + 5) / 18
     return shift, (score - math.copysign(1, score)) / math.sqrt(variance) if score else 0.0
 

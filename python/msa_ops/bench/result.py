@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import os
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,15 @@ from msa_ops.bench.check import Comparison
 from msa_ops.bench.decode import FormatError, decode
 from msa_ops.bench.environment import Environment
 from msa_ops.bench.roof import Roof
+from msa_ops.strict_json import read_json
 
 SCHEMA = "msa-ops-bench"
 SCHEMA_VERSION = 1
+SHORTEST, LONGEST = 1e-12, 1e9
+"""Seconds of a call that a stored sample may have."""
+
+LARGEST_WEIGHT = 1e12
+
 STATUSES = ("ok", "incorrect", "refused", "error")
 """ok: correct and timed. incorrect: differs from the reference, no time. refused: the backend cannot serve the call,
 or the machine cannot hold it. error: it raised."""
@@ -92,15 +98,31 @@ def to_json(report: Report) -> str:
 
 
 def write(report: Report, path: str) -> None:
+    """Writes the file; one that is there is replaced (see `check_path`)."""
     Path(path).write_text(to_json(report), encoding="utf-8")
+
+
+def check_path(path: str) -> None:
+    """Raises OSError, before anything is measured, if `write` would fail or replace a file that is no result."""
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(f"{path}: a folder; accepted: a file to write")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"{path}: its folder does not exist")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise PermissionError(f"{path}: cannot be written")
+    if file.is_file() and file.stat().st_size:
+        with file.open("rb") as stream:
+            if f'"{SCHEMA}"'.encode() not in stream.read(200):
+                raise FileExistsError(f"{path}: exists and is not a result of `msa-ops bench`; it stays as it is")
 
 
 def read(path: str) -> Report:
     """A stored report. Raises FormatError, one line naming file and field, for anything that is not one."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: not JSON: {error}") from None
+        data = read_json(Path(path))
+    except ValueError as error:
+        raise FormatError(f"{path}: {error}") from None
     return from_plain(data, path)
 
 
@@ -119,6 +141,11 @@ def from_plain(data: object, where: str) -> Report:
             raise FormatError(f"{place}.status: {record.status!r}; accepted: {', '.join(STATUSES)}")
         if record.status != "ok" and record.samples:
             raise FormatError(f"{place}.samples: a result that is {record.status} has no time")
-        if not all(math.isfinite(sample) for sample in record.samples):
-            raise FormatError(f"{place}.samples: a sample is not finite")
+        for sample in record.samples:
+            if not SHORTEST <= sample <= LONGEST:
+                raise FormatError(f"{place}.samples: {sample}; accepted: seconds from {SHORTEST:g} to {LONGEST:g}")
+        if not 0 <= record.weight <= LARGEST_WEIGHT:
+            raise FormatError(f"{place}.weight: {record.weight}; accepted: numbers from 0 to {LARGEST_WEIGHT:g}")
+        if not (record.case.isprintable() and record.backend.isprintable()):
+            raise FormatError(f"{place}: {record.case!a:.60} {record.backend!a:.60}: names that do not print")
     return report

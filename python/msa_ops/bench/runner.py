@@ -24,7 +24,7 @@ from msa_ops.registry.op import OpSpec
 from msa_ops.registry.store import REFERENCE
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 200
-MEMORY_COPIES = 5  # timed, reference's, backend's and fresh arguments may live at once, and temporaries
+MEMORY_COPIES = 6  # timed, reference's, backend's and fresh arguments, the mask of written bytes, and temporaries
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def outline_cases(workload: Workload) -> dict[str, Outline]:
             outlines[case.name] = outline(STORE.op(case.op), case.dims)
         except (ValueError, NotImplementedError) as error:
             raise FormatError(f"workload {workload.name!r}: {case.name}: {error}") from error
-        except (AttributeError, TypeError, RuntimeError) as error:
+        except (AttributeError, TypeError, RuntimeError, ArithmeticError, MemoryError) as error:
             raise FormatError(f"workload {workload.name!r}: {case.name}: {_line(error)}") from error
     return outlines
 

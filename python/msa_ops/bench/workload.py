@@ -15,9 +15,11 @@ from typing import Any
 
 import msa_ops
 from msa_ops.bench.decode import FormatError, decode, describe, matches, suggest
+from msa_ops.bench.result import LARGEST_WEIGHT
 from msa_ops.registry import STORE
 from msa_ops.registry.op import OpSpec
 
+MOST_CASES = 10_000
 _RESERVED = ("seed", "device")
 _PACKAGE = Path(msa_ops.__file__).parent
 SEARCH_PATH = (_PACKAGE.parents[1] / "perf" / "workloads", _PACKAGE / "bench" / "workloads", Path("perf/workloads"))
@@ -86,7 +88,11 @@ def load(name: str) -> Workload:
         if name not in known:
             raise FormatError(f"workload {name!r}: no such file or name{suggest(name, known)}")
         path = known[name]
-    return parse(path.read_text(encoding="utf-8"), str(path), path.stem)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not TOML: {error}") from None
+    return parse(text, str(path), path.stem)
 
 
 def parse(text: str, where: str, name: str) -> Workload:
@@ -95,6 +101,8 @@ def parse(text: str, where: str, name: str) -> Workload:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FormatError(f"{where}: not TOML: {error}") from None
+    except RecursionError:
+        raise FormatError(f"{where}: not TOML: nested too deeply") from None
     file = decode(_File, data, where)
     cases: dict[str, Case] = {}
     for position, entry in enumerate(file.case):
@@ -115,6 +123,8 @@ def single(op: str, settings: Sequence[str]) -> Workload:
         key, sign, text = setting.partition("=")
         if not sign:
             raise FormatError(f"--set {setting!r}: accepted: KEY=VALUE")
+        if key in dims:
+            raise FormatError(f"--set: {key!r} is given twice")
         dims[key] = _value(text)
     _check_op(op, "--op")
     _check_dims(STORE.op(op), dims, "--set")
@@ -164,13 +174,16 @@ def _expand(entry: _Entry, place: str) -> list[Case]:
             raise FormatError(f"{place}.sweep.{key}: an empty list")
         for value in values:
             _check_dims(spec, {key: value}, f"{place}.sweep")
+    count = math.prod(map(len, entry.sweep.values()))
+    if count > MOST_CASES:
+        raise FormatError(f"{place}.sweep: {count} combinations; accepted: up to {MOST_CASES}")
     points = list(itertools.product(*entry.sweep.values()))
     weights = entry.weights if entry.weights is not None else [entry.weight] * len(points)
     if len(weights) != len(points):
         raise FormatError(f"{place}.weights: {len(weights)} numbers; accepted: {len(points)}, one for each combination")
     for weight in weights:
-        if not (weight >= 0 and math.isfinite(weight)):
-            raise FormatError(f"{place}.weight: {weight}; accepted: numbers from 0")
+        if not 0 <= weight <= LARGEST_WEIGHT:
+            raise FormatError(f"{place}.weight: {weight}; accepted: numbers from 0 to {LARGEST_WEIGHT:g}")
     return [
         Case(entry.op, {**entry.dims, **dict(zip(entry.sweep, point, strict=True))}, weight, tuple(entry.tags))
         for point, weight in zip(points, weights, strict=True)
@@ -197,11 +210,13 @@ def _check_dims(spec: OpSpec, dims: Mapping[str, Any], place: str) -> None:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {text}")
+        if len(found) == 1:
+            return found["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
         if re.fullmatch(r"[\w.+-]+", text):
             return text
-        raise FormatError(f"--set: {text!r} is neither a TOML value nor a word") from None
+    raise FormatError(f"--set: {text!r:.60} is neither a TOML value nor a word")
 
 
 def _text(value: Any) -> str:

@@ -6,12 +6,17 @@ import argparse
 import sys
 from typing import Any
 
+from msa_ops.cli.device import check_device
+
+MOST = 1_000_000
+
 
 def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "bench",
         help="time ops on workloads; wrong results get no time",
-        description="Exit code: 0 all correct and timed, 1 a result was wrong or a backend failed, 2 bad input.",
+        description="Exit code: 0 something was timed and nothing was wrong, 1 a result was wrong, a backend failed or "
+        "nothing could be timed, 2 bad input. What a backend or the machine refuses is listed.",
     )
     parser.add_argument(
         "workload",
@@ -35,7 +40,9 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.2, help="time for each case and backend (default 0.2)")
     parser.add_argument("--repeats", type=int, default=1, help="measure all cases so many times (for A/A baselines)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", metavar="FILE", help="write the result file for `msa-ops compare`")
+    parser.add_argument(
+        "--out", metavar="FILE", help="write the result file for `msa-ops compare`; an older result is replaced"
+    )
     parser.add_argument("--json", action="store_true", help="print the result file instead of the table")
     return parser
 
@@ -48,9 +55,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for name in ("samples", "repeats", "seconds"):
         value = getattr(args, name)
-        if value is not None and value <= 0:
-            raise ValueError(f"--{name}: {value}; accepted: positive numbers")
-    device = args.device or default_device()
+        if value is not None and not 0 < value <= MOST:
+            raise ValueError(f"--{name}: {value}; accepted: positive numbers up to {MOST:,}")
+    if not 0 <= args.seed < 2**63:
+        raise ValueError(f"--seed: {args.seed}; accepted: 0 to 2^63 - 1")
+    device = default_device() if args.device is None else args.device
+    check_device(device)
+    if args.out:
+        result.check_path(args.out)
     cases = chosen_cases(args, "cpu_smoke" if device == "cpu" else "h200")
     options = runner.Options(
         device=device,
@@ -77,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
 
         print(format_table(table.HEADER, table.bench_rows(report)))
         print("\n".join(["", table.roof_line(report), *table.reasons(report.records)]))
-    return 1 if report.failed else 0
+    timed = any(record.status == "ok" for record in report.records)
+    return 1 if report.failed or not timed else 0
 
 
 def chosen_cases(args: argparse.Namespace, default: str) -> Any:

@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     overall = speedup(findings)
     if args.json:
         plain = [{**vars(finding), "change": finding.change} for finding in findings]
-        print(json.dumps({"findings": plain, "speedup": overall, "exit_code": code}, indent=1))
+        print(json.dumps({"findings": plain, "speedup": overall, "exit_code": code}, indent=1, allow_nan=False))
         return code
     print(_table(findings))
     counts = Counter(finding.verdict.value for finding in findings)
-    print("\n" + (", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing to compare"))
+    print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if overall is not None:
         print(f"speed-up, weighted geometric mean: {overall:.3f}")
     return code
