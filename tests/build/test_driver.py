@@ -37,7 +37,8 @@ def test_cache_key_follows_everything_that_matters(unit: Unit, monkeypatch: pyte
 
 def test_sources_hold_the_kernel_its_configurations_and_the_shared_atoms(unit: Unit) -> None:
     names = {f"{source.parent.name}/{source.name}" for source in driver.sources(unit)}
-    assert {f"{unit.family.op}/sm90.py", f"{unit.family.op}/sm90_configs.py", "common/scalar.py"} <= names
+    kernel = unit.family.module.rpartition(".")[2]
+    assert {f"{unit.family.op}/{kernel}.py", f"{unit.family.op}/{kernel}_configs.py", "common/scalar.py"} <= names
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import msa_ops  # noqa: F401  (registers the ops)
-from msa_ops.registry import STORE
+from msa_ops.registry import STORE, plugins
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec, Tolerance
 
@@ -90,6 +90,7 @@ def moved(value: Tensor, device: str, storages: dict[int, torch.UntypedStorage])
 
 def targets(op: str) -> list[Target]:
     """All backends of `op` that can be executed here."""
+    plugins.load_once()
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
     found = []
     for device in devices:

@@ -116,3 +116,9 @@ def test_the_declared_rounding_is_kept() -> None:
     assert refusal.code is Code.ARGUMENT and "as exact; the call wants e4m3" in refusal.message
     assert exact.call_refusals(platforms.CPU, Rounded(rounding="e4m3", kv_format="fp8")) == ()  # nothing is rounded
     assert exact.call_refusals(platforms.CPU, fixtures.Facts()) == ()  # an op without the mode
+
+
+def test_the_reference_answers_to_its_name_on_any_gpu() -> None:
+    unknown = replace(platforms.parse("sm_90a"), arch="sm_89", features=frozenset())
+    record = next(b for b in fixtures.store().backends("probe") if b.name == "reference")
+    assert record.platform_refusals(unknown) == () and record.automatic_refusals(unknown)

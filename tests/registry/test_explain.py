@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import msa_ops
-from msa_ops.registry import UnknownOpError
+from msa_ops.registry import UnknownBackendError, UnknownOpError
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.explain import explain_with
 from msa_ops.registry.overrides import AUTOMATIC, Override
@@ -69,3 +69,20 @@ def test_bad_names() -> None:
         msa_ops.explain("rms_norm", "cpu", {"colour": "red"})
     with pytest.raises(ValueError, match="unknown chip 'sm_42'"):
         msa_ops.explain("rms_norm", "sm_42")
+
+
+def test_a_wish_for_a_backend_that_does_not_exist_is_an_error() -> None:
+    with msa_ops.use_backend({"rms_norm": "fastest"}), pytest.raises(UnknownBackendError, match="known: reference"):
+        msa_ops.explain("rms_norm", "cpu")
+
+
+def test_what_nobody_asked_for_is_not_outranked() -> None:
+    selector = Selector(fixtures.store())
+    wish = Override("reference", "the call", False)
+    explanation = explain_with(selector, "probe", platforms.parse("sm_90a"), fixtures.Facts(), wish)
+    assert {v.backend: v.state for v in explanation.verdicts}["portable"] == "not asked for"
+
+
+def test_arguments_of_a_call_are_checked_by_name() -> None:
+    with pytest.raises(ValueError, match=r"misses weight and does not know colour"):
+        msa_ops.explain("rms_norm", "cpu", call={"x": torch.ones(2, 64), "colour": 1})

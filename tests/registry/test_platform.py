@@ -46,3 +46,10 @@ def test_cpu_device_is_real() -> None:
 def test_other_devices_are_refused() -> None:
     with pytest.raises(NotImplementedError, match="accepted: cpu, cuda"):
         platforms.of_device(torch.device("xpu"))
+
+
+@pytest.mark.parametrize(
+    ("chip", "arch"), [("h100", "sm_90a"), ("B200", "sm_100a"), ("gb300", "sm_103a"), ("MI355X", "gfx950")]
+)
+def test_chips_go_by_their_names_too(chip: str, arch: str) -> None:
+    assert platforms.parse(chip) is platforms.parse(chip) and platforms.parse(chip).arch == arch

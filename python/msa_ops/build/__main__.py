@@ -22,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=Path("build/kernel-cache"), help="folder of the compile cache")
     parser.add_argument("--jobs", type=int, help="processes at a time; default: the cores")
     parser.add_argument("--op", action="append", help="only kernels of this op; may be repeated")
+    parser.add_argument("--verbose", action="store_true", help="print what each kernel uses")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--check-budgets", type=Path, metavar="FOLDER", help="fail if a kernel is over its budget")
     budget.add_argument("--write-budgets", type=Path, metavar="FOLDER", help="make what the kernels use their budgets")
@@ -32,12 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     except (CompileError, ToolchainError, ValueError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
         return 2
-    for entry in metadata:
-        print(
-            f"{entry['name']}: {entry['registers']} registers, "
-            f"{entry['static_shared_memory'] + entry['dynamic_shared_memory']} B shared memory, "
-            f"{sum(entry['instructions'].values())} instructions"
-        )
+    for entry in metadata if args.verbose else ():
+        print(entry["name"], *(f"{key}={value}" for key, value in budgets.measured(entry).items()))
     for arch in args.arch or DEFAULT_ARCHS:
         of_arch = [entry for entry in metadata if entry["arch"] == arch]
         if args.write_budgets:
@@ -47,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         elif args.check_budgets:
             over = budgets.violations(of_arch, budgets.read(args.check_budgets / f"{arch}.json"))
             if over:
-                print("\n".join(["msa_ops.build: error: over budget:", *over]), file=sys.stderr)
+                print("\n".join(["msa_ops.build: error: not as budgeted:", *over]), file=sys.stderr)
                 return 1
     return 0
 

@@ -39,7 +39,10 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
     Raises CompileError after all units were tried.
     """
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        results = list(pool.map(lambda unit: _compile(unit, folder, cache), units))
+        results = []
+        for unit, result in zip(units, pool.map(lambda unit: _compile(unit, folder, cache), units), strict=True):
+            results.append(result)
+            print(f"{len(results)}/{len(units)} {unit.name}{' failed' if isinstance(result, str) else ''}", flush=True)
     failures = [result for result in results if isinstance(result, str)]
     if failures:
         raise CompileError("\n\n".join(failures))

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from msa_ops.cli.table import format_table
-from msa_ops.registry import SIMULATED, STORE, explain
-from msa_ops.registry.backend import Backend
+from msa_ops.registry import SIMULATED, STORE, explain, plugins
+from msa_ops.registry.backend import Backend, built_kernels
 
 
 def add_parser(verbs: Any) -> argparse.ArgumentParser:
@@ -20,6 +20,7 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    plugins.load_once()
     ops = [STORE.op(args.op).name] if args.op else STORE.ops()
     if args.support:
         matrix = support_matrix(ops)
@@ -29,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
             rows = [[op, *(choice or "-" for choice in row.values())] for op, row in matrix.items()]
             print(format_table(["op", *SIMULATED], rows))
             print("\n'-': no backend serves the op there by itself; `msa-ops explain OP --platform CHIP` tells why.")
+            if not built_kernels():
+                print("This build holds no compiled kernels; `make wheel` makes one that does.")
         return 0
     records = [_record(op, backend) for op in ops for backend in STORE.backends(op)]
     if args.json:

@@ -25,6 +25,9 @@ OWN = "msa_ops"
 API_VERSION = 1
 """Version of the calling convention between the registry and a backend; a plugin states the one it speaks."""
 
+ANY_ARCH = "*"
+"""In `archs`: code that runs on every chip that torch runs on."""
+
 Predicate = Callable[[Platform, Any], Iterable[Refusal]]
 
 
@@ -113,7 +116,7 @@ class Backend:
     def platform_refusals(self, platform: Platform) -> tuple[Refusal, ...]:
         """Reasons that hold for every call on the platform."""
         refusals = []
-        if platform.arch not in self.archs:
+        if platform.arch not in self.archs and ANY_ARCH not in self.archs:
             refusals.append(
                 Refusal(
                     Code.ARCH,

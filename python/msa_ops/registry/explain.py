@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from msa_ops.registry import overrides, plugins
 from msa_ops.registry import platform as platforms
+from msa_ops.registry.op import OpSpec
 from msa_ops.registry.overrides import Override
 from msa_ops.registry.platform import Platform
 from msa_ops.registry.refusal import Refusal
@@ -24,11 +26,14 @@ class Verdict:
     provider: str
     band: str
     chosen: bool
+    wanted: bool
     refusals: tuple[Refusal, ...]
 
     @property
     def state(self) -> str:
-        return "chosen" if self.chosen else "refused" if self.refusals else "outranked"
+        if self.chosen:
+            return "chosen"
+        return "refused" if self.refusals else "outranked" if self.wanted else "not asked for"
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ def explain(
     `platform`: a name for `parse_platform` ("sm_103a", "sm_100a, cuda=12.9", "gfx950", "cpu"), a Platform, or None
     for this machine. `call`: the arguments of a call by name, as one would pass them to the op; without it the
     op's defaults stand (the decode step of M3.1-Flash on one GPU). `facts`: properties that differ from those.
-    Raises UnknownOpError, or ValueError for an unknown chip or fact or bad arguments.
+    Raises UnknownOpError, UnknownBackendError for an override that names a backend which the op does not have, or
+    ValueError for an unknown chip or fact or bad arguments.
     """
     from msa_ops.registry.selection import SELECTOR
 
@@ -101,7 +107,7 @@ def explain(
     if call is None:
         values = spec.facts_type()
     else:
-        args = spec.args(**call)
+        args = _arguments(spec, call)
         spec.check(args)
         values = spec.facts(args)
     unknown = set(facts or {}) - set(values.__dataclass_fields__)
@@ -112,7 +118,22 @@ def explain(
         chip = platforms.this_machine()
     else:
         chip = platforms.parse(platform) if isinstance(platform, str) else platform
-    return explain_with(SELECTOR, op, chip, replace(values, **dict(facts or {})), overrides.current(op))
+    override = overrides.current(op)
+    SELECTOR.require_known(op, override)
+    return explain_with(SELECTOR, op, chip, replace(values, **dict(facts or {})), override)
+
+
+def _arguments(spec: OpSpec, call: Mapping[str, Any]) -> Any:
+    """The argument record; raises ValueError for names that are missing or unknown."""
+    fields = dataclasses.fields(spec.args)
+    missing = [field.name for field in fields if field.default is dataclasses.MISSING and field.name not in call]
+    unknown = [name for name in call if name not in {field.name for field in fields}]
+    if missing or unknown:
+        raise ValueError(
+            f"call: {spec.name} misses {', '.join(missing) or 'nothing'} and does not know "
+            f"{', '.join(unknown) or 'nothing'}; accepted: {', '.join(field.name for field in fields)}"
+        )
+    return spec.args(**call)
 
 
 def explain_with(selector: Selector, op: str, platform: Platform, facts: Any, override: Override) -> Explanation:
@@ -125,7 +146,7 @@ def explain_with(selector: Selector, op: str, platform: Platform, facts: Any, ov
         chosen = choice is None and wanted and (not refusals or (override.unsafe and override.backend is not None))
         if chosen:
             choice = backend.name
-        verdicts.append(Verdict(backend.name, backend.provider, backend.band.name.lower(), chosen, refusals))
+        verdicts.append(Verdict(backend.name, backend.provider, backend.band.name.lower(), chosen, wanted, refusals))
     return Explanation(
         op=op,
         platform=str(platform),

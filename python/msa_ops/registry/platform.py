@@ -97,6 +97,11 @@ SIMULATED = tuple(_CHIPS)
 """Names that `Platform.parse` knows."""
 
 
+_ARCH_OF_CHIP = {
+    name.lower(): chip.arch for chip in _CHIPS.values() if chip.arch != "cpu" for name in chip.chips.split(", ")
+}
+
+
 def format_version(version: Version) -> str:
     return ".".join(map(str, version))
 
@@ -109,13 +114,14 @@ def parse_version(text: str) -> Version:
 
 @functools.cache
 def parse(text: str) -> Platform:
-    """A simulated platform from its name and, optionally, versions: "sm_103a" or "sm_103a, cuda=13.4".
+    """A simulated platform from its arch or chip and, optionally, versions: "sm_103a", "B300", "sm_103a, cuda=13.4".
 
     Raises ValueError for an unknown chip or version name.
     """
-    arch, *settings = [part.strip() for part in text.split(",")]
+    name, *settings = [part.strip() for part in text.split(",")]
+    arch = _ARCH_OF_CHIP.get(name.lower(), name)
     if arch not in _CHIPS:
-        raise ValueError(f"platform: unknown chip {arch!r}; known: {', '.join(SIMULATED)}")
+        raise ValueError(f"platform: unknown chip {name!r}; known: {', '.join([*SIMULATED, *_ARCH_OF_CHIP])}")
     chip = _CHIPS[arch]
     if not settings:
         return chip

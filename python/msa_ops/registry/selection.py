@@ -75,15 +75,20 @@ class Selector:
         reasons = backend.platform_refusals(platform) + backend.call_refusals(platform, facts)
         return reasons + (backend.automatic_refusals(platform) if automatic else ())
 
+    def require_known(self, op: str, override: Override) -> None:
+        """Raises UnknownBackendError if the override names a backend that the op does not have."""
+        known = [backend.name for backend in self.store.backends(op)]
+        if override.backend is not None and override.backend not in known:
+            raise UnknownBackendError(
+                f"backend {override.backend!r} of {op} (asked for by {override.source}) is unknown; "
+                f"known: {', '.join(known)}"
+            )
+
     def _candidates(self, op: str, platform: Platform, override: Override) -> _Candidates:
         backends = self.store.backends(op)
         if override.backend is not None:
+            self.require_known(op, override)
             named = [backend for backend in backends if backend.name == override.backend]
-            if not named:
-                known = ", ".join(backend.name for backend in backends)
-                raise UnknownBackendError(
-                    f"backend {override.backend!r} of {op} (asked for by {override.source}) is unknown; known: {known}"
-                )
             return (
                 _Candidates(named) if override.unsafe or not named[0].platform_refusals(platform) else _Candidates([])
             )

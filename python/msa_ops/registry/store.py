@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from msa_ops.registry.backend import Backend, Band
+from msa_ops.registry.backend import ANY_ARCH, Backend, Band
 from msa_ops.registry.errors import RegistrationError, UnknownOpError
 from msa_ops.registry.op import OpSpec
-from msa_ops.registry.platform import SIMULATED
 from msa_ops.registry.refusal import Refusal
 
 REFERENCE = "reference"
@@ -36,7 +35,7 @@ class Store:
                 op=spec.name,
                 name=REFERENCE,
                 target=f"{spec.reference.__module__}:{spec.reference.__name__}",
-                archs=frozenset(SIMULATED),
+                archs=frozenset({ANY_ARCH}),
                 automatic=frozenset({"cpu"}),
                 band=Band.REFERENCE,
                 graph_safe=False,
