@@ -43,8 +43,8 @@ def load(
     """The model of a checkpoint folder.
 
     dtype: of plain weights and activations; the config's if None. max_seq_len: see Model. Quantised matrices stay as
-    they are. Only where matrices that one kernel reads together differ in format (for instance a bf16 index_k_proj
-    beside MXFP8 q, k and v) are they expanded to `dtype`.
+    they are, but for two cases, which are expanded to `dtype`: matrices that one kernel reads together and that differ
+    in format (for instance a bf16 index_k_proj beside MXFP8 q, k and v), and NVFP4 q, k and v projections.
     Raises ConfigError or CheckpointError, each with everything that is wrong in one line.
     """
     folder = Path(path)
