@@ -1,0 +1,56 @@
+"""What the documents show runs, and what they link exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(document: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/ops.md"])
+def test_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = blocks(ROOT / name)
+    assert found
+    for code in found:
+        exec(compile(code, name, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_plugin_example_is_right() -> None:
+    import torch
+
+    import msa_ops
+    from msa_ops.registry import STORE
+
+    record, target = blocks(ROOT / "docs" / "registry.md")
+    names: dict[str, object] = {}
+    exec(compile(record, "docs/registry.md", "exec"), names)
+    (backend,) = names["backends"]()
+    assert backend.op in STORE.ops()
+    assert {name for name, _ in backend.limits} <= set(STORE.op(backend.op).facts_type.__dataclass_fields__)
+    exec(compile(target, "docs/registry.md", "exec"), names)
+    args = STORE.op("rms_norm").generate(0, dtype="float32", hidden=64)
+    out = torch.empty_like(args.x)
+    names["run"](args, (out,))
+    torch.testing.assert_close(out, msa_ops.rms_norm(args.x, args.weight))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_linked_files_exist(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "python").rglob("*.py"))
+    found = set(re.findall(r"\"(MSA_OPS_[A-Z_]+)\"", sources))
+    text = (ROOT / "docs" / "registry.md").read_text()
+    assert found and not {name for name in found if name not in text}
