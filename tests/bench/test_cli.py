@@ -169,8 +169,9 @@ def test_two_runs_of_bench_compare(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_roofline_of_a_decode_step(capsys: pytest.CaptureFixture[str]) -> None:
     """Index keys: 128 requests x 200,000 tokens x 72 B at H200's 4.8 TB/s and B300's 8 TB/s take 384 and 230 us."""
     words = ("decode_m31", "--op", "indexer", "--case", "batch=128,index_format=nvfp4,num_heads=4,q_len=8,seq_len=2000")
-    assert call("roofline", *words, "--chip", "h200", "--chip", "sm_103a", "--json") == 0
+    assert call("roofline", *words, "--chip", "h200", "--chip", "sm_103a", "--chip", "sm_90a", "--json") == 0
     cases = json.loads(capsys.readouterr().out)["cases"]
+    assert len({(case["case"], case["chip"]) for case in cases}) == len(cases)
     times = {case["chip"]: case["roof_seconds"] for case in cases if case["bound"] == "memory"}
     assert times["h200"] == pytest.approx(128 * 200_000 * 72 / 4.8e12, rel=0.01)
     assert times["b300"] == pytest.approx(128 * 200_000 * 72 / 8e12, rel=0.01)

@@ -52,31 +52,34 @@ def alone(model: Model) -> list[list[int]]:
         {"max_tokens": 128},
         {"max_tokens": 2048},
         {"max_requests": 1},
-        {"max_requests": 2, "max_tokens": 2},
+        {"max_requests": 2, "max_tokens": 2, "count": 3},
     ],
     ids=str,
 )
 def test_any_schedule_gives_the_tokens_of_each_request_alone(
     model: Model, alone: list[list[int]], options: dict[str, int]
 ) -> None:
-    served = engine(model, **options)
-    completions = served.run(requests())
-    assert tokens(completions) == alone
-    assert [completion.request for completion in completions] == list(range(len(LENGTHS)))
-    assert [completion.prompt_tokens for completion in completions] == list(LENGTHS)
+    count = options.get("count", len(LENGTHS))
+    served = engine(model, **{name: value for name, value in options.items() if name != "count"})
+    completions = served.run(requests()[:count])
+    assert tokens(completions) == alone[:count]
+    assert [completion.request for completion in completions] == list(range(count))
+    assert [completion.prompt_tokens for completion in completions] == list(LENGTHS[:count])
     assert served.allocator.available == 16
     computed = sum(step.prefill_tokens + step.decode_tokens for step in served.stats)
-    assert computed == sum(LENGTHS) + sum(len(each) - 1 for each in alone)
+    assert computed == sum(LENGTHS[:count]) + sum(len(each) - 1 for each in alone[:count])
     assert max(step.prefill_tokens + step.decode_tokens for step in served.stats) <= options.get("max_tokens", 96)
 
 
-@pytest.mark.parametrize("num_pages", [4, 5, 6])
-def test_too_few_pages_preempt_and_give_the_same_tokens(model: Model, alone: list[list[int]], num_pages: int) -> None:
+@pytest.mark.parametrize(("num_pages", "max_tokens"), [(4, 512), (5, 512), (6, 512), (4, 33)])
+def test_too_few_pages_preempt_and_give_the_same_tokens(
+    model: Model, alone: list[list[int]], num_pages: int, max_tokens: int
+) -> None:
     """Requests that cross a page while decoding compete for pages; the youngest starts again."""
     grow = [Request(request.prompt, 6 + number) for number, request in enumerate(requests())]
     grow.insert(1, Request(list(range(90)) + list(range(36)), 9))  # 126 tokens, crosses into a second page
     expected = [alone[0], tokens(engine(model).run([grow[1]]))[0], *alone[1:]]
-    served = engine(model, num_pages=num_pages, max_tokens=512)
+    served = engine(model, num_pages=num_pages, max_tokens=max_tokens)
     assert tokens(served.run(grow)) == expected
     assert served.allocator.available == num_pages
 
