@@ -83,6 +83,10 @@ class QuantizeNvfp4Sm90:
         step = scalar.from_e4m3(byte)
         if cutlass.const_expr(self.config.global_scale):
             step = step * tensor_scale
+            # A tensor scale that is not a positive number makes every scale NaN; the step then is not above zero.
+            valid = (tensor_scale > Float32(0.0)) & (tensor_scale < Float32(float("inf")))
+            byte = byte if valid else Uint32(0x7F)
+            step = step if valid else Float32(0.0)
         factor = scalar.div_rn(Float32(1.0), step)
 
         for word in cutlass.range_constexpr(2):

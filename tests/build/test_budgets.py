@@ -58,6 +58,13 @@ def test_update_keeps_rules_and_drops_what_is_gone() -> None:
     assert budgets.updated([entry()], old) == {"k": {"required": ["HMMA"], **EXACT}}
 
 
+def test_update_of_some_ops_leaves_the_others() -> None:
+    old = {"b__x__sm_90a": EXACT, "a__x__sm_90a": EXACT, "a__gone__sm_90a": EXACT}
+    found = budgets.updated([entry("a__x__sm_90a", registers=50)], old, ["a"])
+    assert found == {"a__x__sm_90a": {**EXACT, "registers": 50}, "b__x__sm_90a": EXACT}
+    assert list(found) == sorted(found)
+
+
 @pytest.mark.parametrize("text", ["{", '{"k": {"registers": 1}}', '{"k": {"registers": 1, "colour": 2}}'])
 def test_bad_files(tmp_path: Path, text: str) -> None:
     file = tmp_path / "sm_90a.json"

@@ -39,10 +39,15 @@ def main(argv: list[str] | None = None) -> int:
         of_arch = [entry for entry in metadata if entry["arch"] == arch]
         if args.write_budgets:
             file = args.write_budgets / f"{arch}.json"
-            found = budgets.updated(of_arch, budgets.read(file) if file.exists() else {})
+            found = budgets.updated(of_arch, budgets.read(file) if file.exists() else {}, args.op)
             file.write_text(json.dumps(found, indent=1) + "\n")
         elif args.check_budgets:
-            over = budgets.violations(of_arch, budgets.read(args.check_budgets / f"{arch}.json"))
+            wanted_budgets = {
+                name: budget
+                for name, budget in budgets.read(args.check_budgets / f"{arch}.json").items()
+                if not args.op or name.partition("__")[0] in args.op
+            }
+            over = budgets.violations(of_arch, wanted_budgets)
             if over:
                 print("\n".join(["msa_ops.build: error: not as budgeted:", *over]), file=sys.stderr)
                 return 1

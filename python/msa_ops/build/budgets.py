@@ -57,12 +57,19 @@ def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, 
     return lines
 
 
-def updated(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Budgets that are exactly what the kernels use; opcode rules of kernels that remain are kept."""
-    return {
+def updated(
+    metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, Any]], ops: Sequence[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Budgets that are exactly what the kernels use; opcode rules of kernels that remain are kept.
+
+    `ops`: what `metadata` is limited to; budgets of other ops stay as they are.
+    """
+    others = {name: budget for name, budget in budgets.items() if ops and name.partition("__")[0] not in ops}
+    found = {
         entry["name"]: {
             **{key: rule for key, rule in budgets.get(entry["name"], {}).items() if key not in FIELDS},
             **measured(entry),
         }
-        for entry in sorted(metadata, key=lambda entry: entry["name"])
+        for entry in metadata
     }
+    return dict(sorted({**others, **found}.items()))
