@@ -103,6 +103,10 @@ def sts_u32(address: Int32, value) -> None:
     _asm("st.shared.b32 [$0], $1;", "r,r,~{memory}", (), (address, value), True)
 
 
+def sts_zero_x4(address: Int32) -> None:
+    _asm("st.shared.v4.b32 [$0], {$1, $1, $1, $1};", "r,r,~{memory}", (), (address, Int32(0)), True)
+
+
 def max_shared_u32(address: Int32, value: Uint32) -> None:
     """Shared memory keeps the larger value; the order of callers does not matter."""
     _asm("red.shared.max.u32 [$0], $1;", "r,r,~{memory}", (), (address, value), True)
@@ -150,6 +154,35 @@ def bits_of(value: Float32) -> Uint32:
     return _asm("mov.b32 $0, $1;", "=r,f", (Uint32,), (value,))
 
 
+def min_u32(a: Uint32, b: Uint32) -> Uint32:
+    return _asm("min.u32 $0, $1, $2;", "=r,r,r", (Uint32,), (a, b))
+
+
+def max_u32(a: Uint32, b: Uint32) -> Uint32:
+    return _asm("max.u32 $0, $1, $2;", "=r,r,r", (Uint32,), (a, b))
+
+
+def add_if_at_least(total: Int32, one: Int32, key: Uint32, least: Uint32) -> Int32:
+    """total + one if key >= least, else total."""
+    return _asm(
+        "{ .reg .pred p; setp.ge.u32 p, $3, $4; mov.b32 $0, $1; @p add.s32 $0, $1, $2; }",
+        "=&r,r,r,r,r",
+        (Int32,),
+        (total, one, key, least),
+    )
+
+
+def lds_u32_if(condition, address: Int32) -> Uint32:
+    """0 where the condition does not hold."""
+    return _asm(
+        "{ .reg .pred p; setp.ne.s32 p, $1, 0; mov.b32 $0, 0; @p ld.shared.b32 $0, [$2]; }",
+        "=&r,r,r,~{memory}",
+        (Uint32,),
+        (Int32(condition), address),
+        True,
+    )
+
+
 def max_f32(a: Float32, b: Float32) -> Float32:
     """The number if one operand is NaN."""
     return _asm("max.f32 $0, $1, $2;", "=f,f,f", (Float32,), (a, b))
@@ -165,9 +198,49 @@ def multiply_add(a: Uint32, factor: Int32, addend: int) -> Uint32:
     return _asm("mad.lo.u32 $0, $1, $2, $3;", "=r,r,r,n", (Uint32,), (a, factor, Int32(addend)))
 
 
-def mul_bf16x2(a: Uint32, b: Uint32) -> Uint32:
+def divide_by_magic(value: Int32, magic: Int64) -> Int32:
+    """value x m >> (32 + s) of a value >= 0, with m in the lower half of `magic` and s in the upper."""
+    return _asm(
+        "{ .reg .b32 factor, shift, high; mov.b64 {factor, shift}, $2;"
+        " mul.hi.u32 high, $1, factor; shr.u32 $0, high, shift; }",
+        "=r,r,l",
+        (Int32,),
+        (value, magic),
+    )
+
+
+def mul_f16x2(a: Uint32, b: Uint32) -> Uint32:
     """Rounds to nearest even and keeps subnormals."""
-    return _asm("mul.rn.bf16x2 $0, $1, $2;", "=r,r,r", (Uint32,), (a, b))
+    return _asm("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", (Uint32,), (a, b))
+
+
+def max_u16x2(a: Uint32, b: Uint32) -> Uint32:
+    return _asm("max.u16x2 $0, $1, $2;", "=r,r,r", (Uint32,), (a, b))
+
+
+def e4m3x2_to_f16x2(pair: Uint32) -> Uint32:
+    """Values of the E4M3 bytes in bits 0-7 and 8-15."""
+    return _asm(
+        "{ .reg .b16 bytes; cvt.u16.u32 bytes, $1; cvt.rn.f16x2.e4m3x2 $0, bytes; }", "=r,r", (Uint32,), (pair,)
+    )
+
+
+def e4m3x4_to_f16x4(word: Uint32):
+    """Values of four E4M3 bytes, the low two first."""
+    return _asm(
+        "{ .reg .b16 low, high; mov.b32 {low, high}, $2; cvt.rn.f16x2.e4m3x2 $0, low; cvt.rn.f16x2.e4m3x2 $1, high; }",
+        "=r,=r,r",
+        (Uint32,) * 2,
+        (word,),
+    )
+
+
+def pack_f16x2(low: Float32, high: Float32) -> Uint32:
+    return _asm("cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", (Uint32,), (low, high))
+
+
+def float_of(bits: Uint32) -> Float32:
+    return _asm("mov.b32 $0, $1;", "=f,r", (Float32,), (bits,))
 
 
 def e4m3x2_to_f32(pair: Uint32):
@@ -190,10 +263,10 @@ def permute(a: Uint32, b: Uint32, selector: int) -> Uint32:
     return _asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,n", (Uint32,), (a, b, Int32(selector)))
 
 
-def mma_bf16(a, b, c):
-    """c + a b: a 16 x 16 in four registers, b 16 x 8 in two, c 16 x 8 fp32 in four."""
+def mma(kind: str, a, b, c):
+    """c + a b: a 16 x 16 of `kind` (f16 or bf16) in four registers, b 16 x 8 in two, c 16 x 8 fp32 in four."""
     return _asm(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"
         " {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
         "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
         (Float32,) * 4,

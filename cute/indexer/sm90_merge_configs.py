@@ -27,6 +27,11 @@ class Config:
         return 32 * self.warps
 
     @property
+    def bound(self) -> int:
+        """Threads that the compiler must leave registers for; the merge of few waits beside the scan's block."""
+        return 1024 if self.topk <= 16 else self.threads
+
+    @property
     def candidates(self) -> int:
         """The most candidates that it can merge for a column."""
         return self.threads * self.per_lane
@@ -34,7 +39,7 @@ class Config:
     @property
     def shared_memory(self) -> int:
         """Sums of warps, facts of the request, and each warp's choice."""
-        return 4 * 32 + 4 * 8 + 8 * self.warps * self.topk
+        return 4 * 32 + 4 * 4 + 8 * self.warps * self.topk
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
@@ -52,12 +57,15 @@ FAMILY = Family(
         "workspace",
         "out_token_stride",
         "out_head_stride",
+        "heads_magic",
+        "blocks_magic",
         "num_tokens",
         "batch",
+        "q_len",
         "num_heads",
         "max_blocks",
         "topk",
-        "columns",
+        "tile_shift",
         "num_blocks",
     ),
     configs=(Config(16, warps=8, per_lane=9), Config(64, warps=16, per_lane=17)),

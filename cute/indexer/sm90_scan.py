@@ -21,7 +21,7 @@ from msa_ops.cute.indexer import atoms, keys, queries, ranking, work
 from msa_ops.cute.indexer.sm90_scan_configs import Config
 
 PAGE = work.PAGE
-GROUP = 8
+CHUNKS = 8
 """Chunks of 32 keys that a warp looks at together."""
 
 
@@ -29,7 +29,6 @@ class IndexerScanSm90:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.tiles = config.columns // 8
-        self.row_tiles = config.tokens // 16
 
     @cute.jit
     def __call__(
@@ -47,15 +46,18 @@ class IndexerScanSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
+        heads_magic: Int64,
+        blocks_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
+        q_len: Int32,
         num_heads: Int32,
         max_blocks: Int32,
         topk: Int32,
         init_blocks: Int32,
         local_blocks: Int32,
-        q_is_fp8: Int32,
+        q_dtype: Int32,
         num_blocks: Int32,
         code_factor: Int32,
         stream: cuda.CUstream,
@@ -74,21 +76,24 @@ class IndexerScanSm90:
             table_stride,
             out_token_stride,
             out_head_stride,
+            heads_magic,
+            blocks_magic,
             num_pages,
             num_tokens,
             batch,
+            q_len,
             num_heads,
             max_blocks,
             topk,
             init_blocks,
             local_blocks,
-            q_is_fp8,
+            q_dtype,
             num_blocks,
             code_factor,
         ).launch(
             grid=(num_blocks, 1, 1),
             block=(self.config.threads, 1, 1),
-            max_number_threads=(self.config.threads, 1, 1),
+            max_number_threads=(self.config.bound, 1, 1),
             min_blocks_per_mp=1,
             smem=self.config.shared_memory,
             stream=stream,
@@ -110,19 +115,21 @@ class IndexerScanSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
+        heads_magic: Int64,
+        blocks_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
+        q_len: Int32,
         num_heads: Int32,
         max_blocks: Int32,
         topk: Int32,
         init_blocks: Int32,
         local_blocks: Int32,
-        q_is_fp8: Int32,
+        q_dtype: Int32,
         num_blocks: Int32,
         code_factor: Int32,
     ):
-        cute.arch.griddepcontrol_launch_dependents()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         a = SimpleNamespace(
@@ -139,63 +146,94 @@ class IndexerScanSm90:
             table_stride=table_stride,
             out_token_stride=out_token_stride,
             out_head_stride=out_head_stride,
+            heads_magic=heads_magic,
+            blocks_magic=blocks_magic,
             num_pages=num_pages,
             num_tokens=num_tokens,
             batch=batch,
+            q_len=q_len,
             num_heads=num_heads,
             max_blocks=max_blocks,
             topk=topk,
             init_blocks=init_blocks,
             local_blocks=local_blocks,
-            q_is_fp8=q_is_fp8,
+            q_dtype=q_dtype,
             num_blocks=num_blocks,
-            factors=(code_factor, code_factor >> 4),
+            factors=(code_factor >> 7, code_factor),
             thread=thread,
             lane=thread % 32,
             warp=cute.arch.make_warp_uniform(thread // 32),
             block=block,
         )
+        c = self.config
         self.layout(a)
-        if thread < self.config.warps * self.config.stages:
+        self.stamp(a, 0)
+        request = self.request_work(a, thread)  # what everything else waits for
+        cute.arch.griddepcontrol_launch_dependents()
+        if thread < c.warps * c.stages:
             atoms.barrier_init(a.barriers + thread * 8, 1)
         cute.arch.mbarrier_init_fence()
+        self.clear(a)
 
-        threads = self.config.threads
-        base = Int32(0)
-        window_total = self.load_window(a, Int32(0), base)
-        total = window_total + self.work_behind(a, Int32(threads))
-        begin = work.run_begin(block, total, num_blocks)
-        end = work.run_begin(block + 1, total, num_blocks)
+        base, window = Int32(0), Int32(0)
+        behind = self.work_behind(a, Int32(c.threads))
+        window_total = self.load_window(a, request, base, Int32(-1), behind)
+        total = window_total + behind
+        begin = work.run_begin(block, total, num_blocks, blocks_magic)
+        end = work.run_begin(block + 1, total, num_blocks, blocks_magic)
+        self.stamp(a, 1)
         slot, parity = Int32(0), Int32(0)  # where this warp's ring goes on
-        window = Int32(0)
         while base < end:
             low = begin if begin > base else base
             high = base + window_total
             high = end if end < high else high
+            place = Int32(atoms.lds_u32(a.w_place))  # of the request of `low`
             while low < high:
-                stop = low + self.config.pages
+                stop = low + c.pages
                 stop = high if high < stop else stop
-                slot, parity = self.score(a, window, low, stop, slot, parity)
-                self.choose(a, begin, end, low, stop)
-                cute.arch.sync_threads()
+                slot, parity = self.score(a, window, place, low, stop, slot, parity)
+                place = self.choose(a, place, begin, low, stop)
                 low = stop
+                cute.arch.sync_threads()
+                if low < end:
+                    self.clear(a)
+                    cute.arch.sync_threads()
+            self.stamp(a, 8)
             base = base + window_total
-            window = window + threads
+            window = window + c.threads
             if base < end:
-                window_total = self.load_window(a, window, base)
+                later = self.request_work(a, window + thread)
+                window_total = self.load_window(a, later, base, total, Int32(0))
 
     def layout(self, a: SimpleNamespace) -> None:
         """Shared addresses: rings, barriers, scores, sums of warps, and what is known of a window of requests."""
         c = self.config
         a.ring = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
-        a.barriers = a.ring + c.ring_bytes
-        a.scores = a.barriers + 8 * c.warps * c.stages
-        a.sums = a.scores + 4 * c.columns * (c.pages + 1)
-        a.w_pages = a.sums + 4 * 32
+        a.scores = a.ring + c.ring_bytes
+        a.sums = a.scores + c.score_bytes
+        a.barriers = a.sums + 4 * 32
+        a.w_place = a.barriers + 8 * c.warps * c.stages
+        a.w_pages = a.w_place + 4
         a.w_first = a.w_pages + 4 * c.threads
         a.w_last = a.w_first + 4 * c.threads
         a.w_length = a.w_last + 4 * c.threads
         a.w_begin = a.w_length + 4 * c.threads  # one more than threads
+
+    @cute.jit
+    def stamp(self, a, which: cutlass.Constexpr):
+        if cutlass.const_expr("clock" in self.config.variant):
+            if a.thread == 0:
+                atoms.stg_u32(a.workspace + Int64((1 << 20) + which * 4) + Int64(a.block) * 64, cute.arch.clock())
+
+    @cute.jit
+    def clear(self, a):
+        """No scores in the table."""
+        at = a.scores + a.thread * 16
+        while at < a.scores + self.config.score_bytes:
+            atoms.sts_zero_x4(at)
+            at = at + self.config.threads * 16
+
+    # Requests.
 
     @cute.jit
     def request_work(self, a, request: Int32):
@@ -203,26 +241,37 @@ class IndexerScanSm90:
         pages, first, last, length, pieces = Int32(0), Int32(0), Int32(0), Int32(0), Int32(0)
         if request < a.batch:
             length = work.load_i32(a.seq_lens, request)
-            first, last = work.query_range(request, a.cu_seqlens, a.num_tokens, a.batch)
+            first, last = work.query_range(request, a.cu_seqlens, a.q_len)
             pages = work.num_pages(length, a.max_blocks)
-            pieces = pages * work.num_tiles(first, last, a.num_tokens, a.num_heads, self.config.columns)
+            shift = Int32(self.config.columns.bit_length() - 1)
+            pieces = pages * work.num_tiles(first, last, a.num_tokens, a.num_heads, shift)
         return pages, first, last, length, pieces
 
     @cute.jit
-    def load_window(self, a, window: Int32, base: Int32) -> Int32:
-        """Puts what is known of the requests from `window` on into shared memory; gives their work."""
-        pages, first, last, length, pieces = self.request_work(a, window + a.thread)
-        before, total = work.block_prefix(pieces, a.sums, a.thread, self.config.warps)
+    def load_window(self, a, request, base: Int32, total: Int32, behind: Int32) -> Int32:
+        """Puts what is known of a window of requests, one a thread, into shared memory; gives their work.
+
+        Also the place of the request with this block's first piece at or behind `base`, the pieces before the window.
+        total: all work, or -1 if it is what this window and those `behind` it have.
+        """
+        pages, first, last, length, pieces = request
+        before, here = work.block_prefix(pieces, a.sums, a.thread, self.config.warps)
+        total = base + here + behind if total < 0 else total
+        begin = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic)
+        begin = begin if begin > base else base
         at = a.thread * 4
+        mine = base + before
         atoms.sts_u32(a.w_pages + at, pages)
         atoms.sts_u32(a.w_first + at, first)
         atoms.sts_u32(a.w_last + at, last)
         atoms.sts_u32(a.w_length + at, length)
-        atoms.sts_u32(a.w_begin + at, base + before)
+        atoms.sts_u32(a.w_begin + at, mine)
+        if mine <= begin and begin < mine + pieces:
+            atoms.sts_u32(a.w_place, a.thread)
         if a.thread == 0:
-            atoms.sts_u32(a.w_begin + 4 * self.config.threads, base + total)
+            atoms.sts_u32(a.w_begin + 4 * self.config.threads, base + here)
         cute.arch.sync_threads()
-        return total
+        return here
 
     @cute.jit
     def work_behind(self, a, window: Int32) -> Int32:
@@ -231,26 +280,39 @@ class IndexerScanSm90:
         while window < a.batch:
             _, _, _, _, pieces = self.request_work(a, window + a.thread)
             _, part = work.block_prefix(pieces, a.sums, a.thread, self.config.warps)
+            cute.arch.sync_threads()
             total = total + part
             window = window + self.config.threads
         return total
 
     @cute.jit
-    def request_of(self, a, piece: Int32) -> Int32:
-        """Place in the window of the request that a piece belongs to."""
-        low, high = Int32(0), Int32(self.config.threads)  # begin[low] <= piece < begin[high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if Int32(atoms.lds_u32(a.w_begin + middle * 4)) <= piece:
-                low = middle
-            else:
-                high = middle
-        return low
+    def place_of(self, a, place: Int32, piece: Int32) -> Int32:
+        """Place in the window of the request that a piece belongs to, which is `place` or behind it."""
+        while piece >= Int32(atoms.lds_u32(a.w_begin + place * 4, 4)):
+            place = place + 1
+        return place
+
+    @cute.jit
+    def query_rows(self, a, place: Int32):
+        """First query token, query tokens, and the position of that first one."""
+        first = Int32(atoms.lds_u32(a.w_first + place * 4))
+        last = Int32(atoms.lds_u32(a.w_last + place * 4))
+        length = Int32(atoms.lds_u32(a.w_length + place * 4))
+        begin = work.clamp(first, Int32(0), a.num_tokens)
+        return begin, work.clamp(last, Int32(0), a.num_tokens) - begin, length - (last - begin)
+
+    @cute.jit
+    def tile_of(self, within: Int32, pages: Int32) -> Int32:
+        """Tile of a request's piece; most requests have one."""
+        tile = Int32(0)
+        if within >= pages and pages > 0:
+            tile = within // pages
+        return tile
 
     # Scoring.
 
     @cute.jit
-    def score(self, a, window: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
+    def score(self, a, window: Int32, place: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
         """Scores the pieces low to stop - 1 into the table, all warps of the block together."""
         c = self.config
         # This warp takes part `part` of every step-th page of the run, from `first` on.
@@ -262,42 +324,44 @@ class IndexerScanSm90:
         ring = a.ring + a.warp * (c.stages * c.stage_bytes)
         barriers = a.barriers + a.warp * (c.stages * 8)
 
+        # The queries of the first page are asked for first, but not waited for until pages are on their way.
+        operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
+        last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
+        place = self.place_of(a, place, first if count > 0 else low)
+        current, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
+
         # Each lane knows one of the next 32 pages, and one of the 32 behind those.
-        page, item, index = self.look_up(a, window, first + a.lane * step, stop)
-        next_page, next_item, next_index = page, item, index
+        page, piece_place, index = self.look_up(a, window, place, first + a.lane * step, stop)
+        next_page, next_place, next_index = page, piece_place, index
         for ahead in cutlass.range_constexpr(c.stages):
             if ahead < count:
                 to = slot + ahead
                 to = to - c.stages if to >= c.stages else to
                 self.ask(a, ring, barriers, to, cute.arch.shuffle_sync(page, ahead), part)
+        self.stamp(a, 2)
+        self.convert_queries(a, columns, operand)
 
-        row = a.thread
-        while row < stop - low:
-            for column in cutlass.range_constexpr(c.columns):
-                atoms.sts_u32(self.entry(a, column, row), Uint32(0))
-            row = row + c.threads
-        cute.arch.sync_threads()
-
-        operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
-        last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
-        for i in cutlass.range_constexpr(16 * self.tiles):
-            operand[i] = Uint32(0)
-        for i in cutlass.range_constexpr(2 * self.tiles):
-            last_visible[i] = Int32(-1)
-        current, columns, seen_by_all = Int32(-1), Int32(0), Int32(-1)
         for i in cutlass.range(count, unroll=1):
             at = i % 32
-            if at == 0:
-                page, item, index = next_page, next_item, next_index
-                next_page, next_item, next_index = self.look_up(a, window, first + (i + 32 + a.lane) * step, stop)
+            if at == 0 and i > 0:
+                page, piece_place, index = next_page, next_place, next_index
+            if at == 8 and i + 24 < count:
+                next_page, next_place, next_index = self.look_up(
+                    a, window, piece_place, first + (i + 24 + a.lane) * step, stop
+                )
             this_page = cute.arch.shuffle_sync(page, at)
-            this_item = cute.arch.shuffle_sync(item, at)
+            this_place = cute.arch.shuffle_sync(piece_place, at)
             this_index = cute.arch.shuffle_sync(index, at)
-            if this_item != current:
-                current = this_item
-                columns, seen_by_all = self.load_queries(a, this_item, operand, last_visible)
+            piece = first + i * step
+            if piece - this_index != current:
+                current, columns, seen_by_all = self.load_queries(a, this_place, piece, operand, last_visible)
+                self.convert_queries(a, columns, operand)
+            if i == 0:
+                self.stamp(a, 3)
             atoms.barrier_wait(barriers + slot * 8, parity)
-            if this_page >= 0:
+            if i == 0:
+                self.stamp(a, 4)
+            if this_page >= 0 and this_page < a.num_pages:
                 self.score_part(
                     a,
                     ring + slot * c.stage_bytes,
@@ -306,7 +370,7 @@ class IndexerScanSm90:
                     columns,
                     seen_by_all,
                     this_index * PAGE + part * c.tokens,
-                    first + i * step - low,
+                    piece - low,
                 )
             cute.arch.sync_warp()
             if i + c.stages < count:
@@ -317,24 +381,26 @@ class IndexerScanSm90:
             if slot == c.stages:
                 slot = Int32(0)
                 parity = parity ^ 1
+        self.stamp(a, 5)
         cute.arch.sync_threads()
+        self.stamp(a, 6)
         return slot, parity
 
     @cute.jit
-    def look_up(self, a, window: Int32, piece: Int32, stop: Int32):
-        """Page id (-1 if it does not exist), request and tile in one number, and block of a piece of work."""
-        page, item, index = Int32(-1), Int32(0), Int32(0)
+    def look_up(self, a, window: Int32, place: Int32, piece: Int32, stop: Int32):
+        """Page id as the table has it, place of the request, and block of a piece of work; page -1 from `stop` on.
+
+        place: of the piece's request, or of one before. Nothing waits for the table here.
+        """
+        page, index = Int32(-1), Int32(0)
         if piece < stop:
-            place = self.request_of(a, piece)
+            place = self.place_of(a, place, piece)
             pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
             within = piece - Int32(atoms.lds_u32(a.w_begin + place * 4))
-            tile = within // pages
-            index = within - tile * pages
-            item = place + tile * self.config.threads
-            request = window + place
-            page = Int32(atoms.ldg_constant_u32(a.block_table + (Int64(request) * a.table_stride + Int64(index)) * 4))
-            page = Int32(-1) if page >= a.num_pages else page
-        return page, item, index
+            index = within - self.tile_of(within, pages) * pages
+            row = a.block_table + Int64(window + place) * (a.table_stride * 4)
+            page = Int32(atoms.ldg_constant_u32(row + Int64(index) * 4))
+        return page, place, index
 
     @cute.jit
     def ask(self, a, ring: Int32, barriers: Int32, slot: Int32, page: Int32, part: Int32):
@@ -343,9 +409,9 @@ class IndexerScanSm90:
         if a.lane == 0:
             barrier = barriers + slot * 8
             target = ring + slot * c.stage_bytes
-            size = c.stage_bytes
-            atoms.barrier_expect(barrier, Int32(0) if page < 0 else Int32(size))
-            if page >= 0:
+            exists = page >= 0 and page < a.num_pages
+            atoms.barrier_expect(barrier, Int32(c.stage_bytes) if exists else Int32(0))
+            if exists:
                 source = a.index_cache + Int64(page) * a.page_stride
                 row = keys.row_bytes(c.index_format)
                 atoms.bulk_load(target, source + Int64(part * (c.tokens * row)), c.tokens * row, barrier)
@@ -354,41 +420,48 @@ class IndexerScanSm90:
                     atoms.bulk_load(target + c.tokens * row, scales, c.tokens * 8, barrier)
 
     @cute.jit
-    def load_queries(self, a, item: Int32, operand: cute.Tensor, last_visible: cute.Tensor):
-        """Queries of a tile, and the last position that each of the lane's columns sees.
+    def load_queries(self, a, place: Int32, piece: Int32, operand, last_visible):
+        """Asks for the queries of a piece's tile; the last position that each of the lane's columns sees.
 
-        Gives the columns of the request from this tile on, and the last position that all of them see.
+        Gives the tile's first piece, the columns of the request from the tile on, and the last position that all of
+        them see.
         """
-        place, tile = item % self.config.threads, item // self.config.threads
-        first = Int32(atoms.lds_u32(a.w_first + place * 4))
-        last = Int32(atoms.lds_u32(a.w_last + place * 4))
-        length = Int32(atoms.lds_u32(a.w_length + place * 4))
-        begin = work.clamp(first, Int32(0), a.num_tokens)
-        columns = (work.clamp(last, Int32(0), a.num_tokens) - begin) * a.num_heads - tile * self.config.columns
+        c = self.config
+        begin, tokens, position = self.query_rows(a, place)
+        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
+        request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
+        tile = self.tile_of(piece - request_begin, pages)
+        columns = tokens * a.num_heads - tile * c.columns
         group, t = a.lane // 4, a.lane % 4
         for n in cutlass.range_constexpr(self.tiles):
-            address = Int64(0)
-            column = 8 * n + group
-            if column < columns:
-                pair = tile * self.config.columns + column
-                token = pair // a.num_heads
-                head = pair - token * a.num_heads
-                address = a.index_q + Int64(begin + token) * a.q_token_stride + Int64(head) * a.q_head_stride
             if 8 * n < columns:
-                queries.load_column(self.config.index_format, address, a.q_is_fp8, t, operand, 16 * n)
+                address = Int64(0)
+                column = 8 * n + group
+                if column < columns:
+                    pair = tile * c.columns + column
+                    token = work.divide(pair, a.heads_magic)
+                    head = pair - token * a.num_heads
+                    address = a.index_q + Int64(begin + token) * a.q_token_stride + Int64(head) * a.q_head_stride
+                queries.load_words(c.index_format, address, a.q_dtype, t, operand, 16 * n)
             for i in cutlass.range_constexpr(2):
-                column = 8 * n + 2 * t + i
-                token = begin + (tile * self.config.columns + column) // a.num_heads
-                last_visible[2 * n + i] = length - (last - token) if column < columns else Int32(-1)
-        return columns, length - (last - (begin + tile * self.config.columns // a.num_heads))
+                pair = tile * c.columns + 8 * n + 2 * t + i
+                seen = position + work.divide(pair, a.heads_magic)
+                last_visible[2 * n + i] = seen if 8 * n + 2 * t + i < columns else Int32(-1)
+        return request_begin + tile * pages, columns, position + work.divide(tile * c.columns, a.heads_magic)
+
+    @cute.jit
+    def convert_queries(self, a, columns: Int32, operand):
+        for n in cutlass.range_constexpr(self.tiles):
+            if 8 * n < columns:
+                queries.convert(self.config.index_format, a.q_dtype, operand, 16 * n)
 
     @cute.jit
     def score_part(
         self,
         a,
         stage: Int32,
-        operand: cute.Tensor,
-        last_visible: cute.Tensor,
+        operand,
+        last_visible,
         columns: Int32,
         seen_by_all: Int32,
         position: Int32,
@@ -404,47 +477,68 @@ class IndexerScanSm90:
             best[i] = -Float32.inf
             limit[i] = last_visible[i] - position - a.lane // 4
         if position + (c.tokens - 1) <= seen_by_all:
-            self.score_rows(a, codes, scales, operand, columns, best, limit, False)
+            self.score_rows(a, codes, scales, operand, columns, best, limit, c.unroll, False)
         else:
-            self.score_rows(a, codes, scales, operand, columns, best, limit, True)
+            self.score_rows(a, codes, scales, operand, columns, best, limit, 1, True)
         self.raise_scores(a, best, row)
 
     @cute.jit
     def score_rows(
-        self, a, codes: Int32, scales: Int32, operand, columns: Int32, best, limit, masked: cutlass.Constexpr
+        self,
+        a,
+        codes: Int32,
+        scales: Int32,
+        operand,
+        columns: Int32,
+        best,
+        limit,
+        unroll: cutlass.Constexpr,
+        masked: cutlass.Constexpr,
     ):
         """Raises best[2 n + i], the maxima of the lane's columns, to the scores of its tokens in the stage.
 
         masked: a token counts only if its place among those of its lane is at most limit[2 n + i].
         """
-        for m in cutlass.range_constexpr(self.row_tiles):
-            upper = keys.load_row(self.config.index_format, codes, scales, 16 * m, a.factors)
-            lower = keys.load_row(self.config.index_format, codes, scales, 16 * m + 8, a.factors)
-            for n in cutlass.range_constexpr(self.tiles):
-                if cutlass.const_expr(n == 0):
-                    self.multiply(upper, lower, operand, best, limit, m, n, masked)
-                else:
-                    if 8 * n < columns:
-                        self.multiply(upper, lower, operand, best, limit, m, n, masked)
+        c = self.config
+        rows = 16 * unroll
+        for turn in cutlass.range(c.tokens // rows, unroll=1):
+            for m in cutlass.range_constexpr(unroll):
+                upper = keys.load_row(c.index_format, codes, scales, 16 * m, a.factors)
+                lower = keys.load_row(c.index_format, codes, scales, 16 * m + 8, a.factors)
+                for n in cutlass.range_constexpr(self.tiles):
+                    if cutlass.const_expr(n == 0):
+                        self.multiply(upper, lower, operand, best, limit, turn * rows + 16 * m, n, masked)
+                    else:
+                        if 8 * n < columns:
+                            self.multiply(upper, lower, operand, best, limit, turn * rows + 16 * m, n, masked)
+            codes = codes + rows * keys.row_bytes(c.index_format)
+            scales = scales + rows * 8
 
     @cute.jit
     def multiply(
-        self, upper, lower, operand, best, limit, m: cutlass.Constexpr, n: cutlass.Constexpr, masked: cutlass.Constexpr
+        self, upper, lower, operand, best, limit, first: Int32, n: cutlass.Constexpr, masked: cutlass.Constexpr
     ):
-        sums = (Float32(0.0), Float32(0.0), Float32(0.0), Float32(0.0))
+        """The 16 tokens from the `first` on with the 8 columns of n."""
+        zeros = (Float32(0.0), Float32(0.0), Float32(0.0), Float32(0.0))
+        sums = [zeros] * self.config.chains
+        kind = keys.operand_kind(self.config.index_format)
         for step in cutlass.range_constexpr(keys.STEPS):
             left = (upper[2 * step], lower[2 * step], upper[2 * step + 1], lower[2 * step + 1])
             right = (operand[16 * n + 2 * step], operand[16 * n + 2 * step + 1])
-            sums = atoms.mma_bf16(left, right, sums)
+            chain = step % self.config.chains
+            sums[chain] = atoms.mma(kind, left, right, sums[chain])
         for half in cutlass.range_constexpr(2):
             for i in cutlass.range_constexpr(2):
-                raised = atoms.max_f32(best[2 * n + i], sums[2 * half + i])
+                score = sums[0][2 * half + i]
+                if cutlass.const_expr(self.config.chains == 2):
+                    score = score + sums[1][2 * half + i]
+                raised = atoms.max_f32(best[2 * n + i], score)
                 if cutlass.const_expr(masked):
-                    raised = raised if 16 * m + 8 * half <= limit[2 * n + i] else best[2 * n + i]
+                    raised = raised if first + 8 * half <= limit[2 * n + i] else best[2 * n + i]
                 best[2 * n + i] = raised
 
     @cute.jit
-    def raise_scores(self, a, best: cute.Tensor, row: Int32):
+    def raise_scores(self, a, best, row: Int32):
         """Maximum over the eight lanes that hold other tokens of the same columns, then into the table.
 
         While a lane has several columns it gives half of them to its partner, so that fewer values travel.
@@ -478,169 +572,165 @@ class IndexerScanSm90:
     # Choosing.
 
     @cute.jit
-    def choose(self, a, begin: Int32, end: Int32, low: Int32, stop: Int32):
-        """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column."""
+    def choose(self, a, place: Int32, begin: Int32, low: Int32, stop: Int32) -> Int32:
+        """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column.
+
+        Gives the place of the request of `stop`, if it is in the window.
+        """
         c = self.config
-        place = self.request_of(a, low)
         piece, turn = low, Int32(0)
         while piece < stop:
-            first_piece = Int32(atoms.lds_u32(a.w_begin + place * 4))
-            next_request = Int32(atoms.lds_u32(a.w_begin + place * 4 + 4))
+            request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
             pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-            while piece < next_request and piece < stop:
-                tile = (piece - first_piece) // pages
-                tile_begin = first_piece + tile * pages
-                tile_end = tile_begin + pages
-                upto = stop if stop < tile_end else tile_end
-                query_begin = work.clamp(Int32(atoms.lds_u32(a.w_first + place * 4)), Int32(0), a.num_tokens)
-                query_last = Int32(atoms.lds_u32(a.w_last + place * 4))
-                length = Int32(atoms.lds_u32(a.w_length + place * 4))
-                columns = (work.clamp(query_last, Int32(0), a.num_tokens) - query_begin) * a.num_heads
-                columns = columns - tile * c.columns
-                columns = Int32(c.columns) if columns > c.columns else columns
-                column = (a.warp + c.warps - turn % c.warps) % c.warps
-                while column < columns:
-                    pair = tile * c.columns + column
-                    offset = pair // a.num_heads
-                    head = pair - offset * a.num_heads
-                    token = query_begin + offset
-                    s = SimpleNamespace(
-                        column=column,
-                        row=piece - low,
-                        entries=upto - piece,
-                        block=piece - tile_begin,
-                        visible=self.visible_blocks(a, length - (query_last - token)),
-                        opened=tile_begin >= begin,
-                        closed=upto == tile_end,
-                        carries=piece > (begin if begin > tile_begin else tile_begin),
-                        output=a.block_ids + (Int64(token) * a.out_token_stride + Int64(head) * a.out_head_stride) * 4,
-                    )
-                    self.choose_column(a, s)
-                    column = column + c.warps
-                turn = turn + columns
-                piece = upto
-            place = place + 1
+            query_begin, tokens, position = self.query_rows(a, place)
+            tile = self.tile_of(piece - request_begin, pages)
+            tile_begin = request_begin + tile * pages
+            tile_end = tile_begin + pages
+            upto = stop if stop < tile_end else tile_end
+            columns = tokens * a.num_heads - tile * c.columns
+            columns = Int32(c.columns) if columns > c.columns else columns
+            column = a.warp - turn
+            column = column + c.warps if column < 0 else column
+            while column < columns:
+                pair = tile * c.columns + column
+                token = work.divide(pair, a.heads_magic)
+                head = pair - token * a.num_heads
+                output = Int64(query_begin + token) * a.out_token_stride + Int64(head) * a.out_head_stride
+                opened = tile_begin >= begin
+                s = SimpleNamespace(
+                    table=self.entry(a, column, piece - low),
+                    entries=upto - piece,
+                    block=piece - tile_begin,
+                    visible=self.visible_blocks(a, position + token),
+                    direct=opened and upto == tile_end,
+                    carries=piece > (begin if begin > tile_begin else tile_begin),
+                    output=a.block_ids + output * 4,
+                    list=self.list_address(a, Int32(1) if opened else Int32(0), column),
+                )
+                self.choose_column(a, s)
+                column = column + c.warps
+            turn = (turn + columns) % c.warps
+            piece = upto
+            if piece < Int32(atoms.lds_u32(a.w_begin + 4 * c.threads)):
+                place = self.place_of(a, place, piece)
+        self.stamp(a, 7)
+        return place
+
+    def list_address(self, a, side: Int32, column: Int32) -> Int64:
+        return a.workspace + Int64(((a.block * 2 + side) * self.config.columns + column) * a.topk) * 8
 
     @cute.jit
     def visible_blocks(self, a, position: Int32) -> Int32:
-        blocks = Int32(0) if position < 0 else position // PAGE + 1
+        blocks = Int32(0) if position < 0 else (position >> 7) + 1
         return a.max_blocks if blocks > a.max_blocks else blocks
 
     @cute.jit
     def choose_column(self, a, s):
         """The best of one column's entries (and of its list so far), to the result or to its list."""
-        c = self.config
-        side = Int32(1) if s.opened else Int32(0)
-        list_address = a.workspace + Int64(((a.block * 2 + side) * c.columns + s.column) * a.topk) * 8
-        carried = a.topk if s.carries else Int32(0)
-
-        # Turn scores into keys, in place.
-        table = self.entry(a, s.column, s.row)
-        exist, highest = Int32(0), Uint32(0)
-        chunk = Int32(0)
-        while chunk < s.entries:
-            for u in cutlass.range_constexpr(GROUP):
-                at = chunk + u * 32 + a.lane
-                if at < s.entries:
-                    key = ranking.key_of_block(
-                        atoms.lds_u32(table + at * 4), s.block + at, s.visible, a.init_blocks, a.local_blocks
-                    )
-                    atoms.sts_u32(table + at * 4, key)
-                    exist = exist + (Int32(1) if key > Uint32(0) else Int32(0))
-                    highest = key if key > highest else highest
-            chunk = chunk + GROUP * 32
-        for u in cutlass.range_constexpr(ranking.MAX_TOPK // 32):
-            key = self.carried_key(list_address, u * 32 + a.lane, carried)
-            exist = exist + (Int32(1) if key > Uint32(0) else Int32(0))
-            highest = key if key > highest else highest
-        cute.arch.sync_warp()
-
-        exist = ranking.warp_sum(exist)
-        low, high = Uint32(1), ranking.warp_max(highest)
-        high = low if exist <= a.topk else high
-        while low < high:
-            middle = low + ((high - low) >> Uint32(1)) + Uint32(1)
-            count = self.count_from(a, table, s.entries, list_address, carried, middle)
-            low, high = ranking.search_step(low, high, middle, count, a.topk)
-        above = self.count_from(a, table, s.entries, list_address, carried, low + Uint32(1))
-        ties = a.topk - above  # that many entries with key `low` are taken, the first ones
-
-        direct = s.opened and s.closed
+        exist = s.visible - s.block
+        exist = s.entries if exist > s.entries else exist
+        exist = Int32(0) if exist < 0 else exist
         written = Int32(0)
-        for u in cutlass.range_constexpr(ranking.MAX_TOPK // 32):
-            if u * 32 < carried:
-                at = u * 32 + a.lane
-                id, key = Uint32(0), Uint32(0)
-                if at < carried:
-                    id, key = atoms.ldg_u32x2(list_address + Int64(at) * 8)
-                cute.arch.sync_warp()
-                written, ties = self.keep(a, key, id, low, written, ties, direct, s.output, list_address)
-        chunk = Int32(0)
-        while chunk < s.entries and written < a.topk:
-            at = chunk + a.lane
-            key = Uint32(0)
-            if at < s.entries:
-                key = atoms.lds_u32(table + at * 4)
-            written, ties = self.keep(a, key, Uint32(s.block + at), low, written, ties, direct, s.output, list_address)
-            chunk = chunk + 32
-        for u in cutlass.range_constexpr(ranking.MAX_TOPK // 32):
-            at = written + u * 32 + a.lane
-            if at < a.topk:
-                if direct:
-                    atoms.stg_u32(s.output + Int64(at) * 4, Int32(-1))
-                else:
-                    atoms.stg_u32x2(list_address + Int64(at) * 8, Uint32(0), Uint32(0))
-
-    @cute.jit
-    def carried_key(self, list_address: Int64, at: Int32, carried: Int32) -> Uint32:
-        key = Uint32(0)
-        if at < carried:
-            _, key = atoms.ldg_u32x2(list_address + Int64(at) * 8)
-        return key
-
-    @cute.jit
-    def count_from(self, a, table: Int32, entries: Int32, list_address: Int64, carried: Int32, least: Uint32) -> Int32:
-        """How many of a column's keys are >= least."""
-        count = Int32(0)
-        chunk = Int32(0)
-        while chunk < entries:
-            for u in cutlass.range_constexpr(GROUP):
-                at = chunk + u * 32 + a.lane
-                if at < entries:
-                    count = count + (Int32(1) if atoms.lds_u32(table + at * 4) >= least else Int32(0))
-            chunk = chunk + GROUP * 32
-        if carried > 0:
-            for u in cutlass.range_constexpr(ranking.MAX_TOPK // 32):
-                key = self.carried_key(list_address, u * 32 + a.lane, carried)
-                count = count + (Int32(1) if key >= least else Int32(0))
-        return ranking.warp_sum(count)
-
-    @cute.jit
-    def keep(
-        self,
-        a,
-        key: Uint32,
-        id: Uint32,
-        low: Uint32,
-        written: Int32,
-        ties: Int32,
-        direct,
-        output: Int64,
-        list_address: Int64,
-    ):
-        """Writes those of a warp's 32 keys that are chosen behind the `written` ones; both counts go on."""
-        before = ranking.lanes_below(a.lane)
-        equal = cute.arch.vote_ballot_sync(key == low)
-        tied = key == low and cute.arch.popc(equal & before) < ties
-        taken = cute.arch.vote_ballot_sync(key > low or tied)
-        if key > low or tied:
-            at = written + cute.arch.popc(taken & before)
-            if direct:
-                atoms.stg_u32(output + Int64(at) * 4, id)
+        if exist <= a.topk and not s.carries:
+            at = a.lane
+            while at < exist:
+                self.put(s, at, s.block + at, self.key_at(a, s, at))
+                at = at + 32
+            written = exist
+        else:
+            if exist <= CHUNKS * 32 and not s.carries:
+                keys = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Uint32)
+                for u in cutlass.range_constexpr(CHUNKS):
+                    at = u * 32 + a.lane
+                    keys[u] = atoms.lds_u32_if(at < exist, s.table + at * 4)
+                for u in cutlass.range_constexpr(CHUNKS):
+                    at = u * 32 + a.lane
+                    key = ranking.key_of_block(keys[u], s.block + at, s.visible, a.init_blocks, a.local_blocks)
+                    keys[u] = key if at < exist else Uint32(0)
+                low, ties = ranking.threshold(keys, CHUNKS, a.topk)
+                for u in cutlass.range_constexpr(CHUNKS):
+                    written, ties = self.keep(a, s, s.block + u * 32 + a.lane, keys[u], low, written, ties)
             else:
-                atoms.stg_u32x2(list_address + Int64(at) * 8, id, key)
-        cute.arch.sync_warp()
-        return written + cute.arch.popc(taken), ties - cute.arch.popc(equal)
+                written = self.choose_of_many(a, s, exist)
+        at = written + a.lane
+        while at < a.topk:
+            self.put(s, at, Int32(-1), Uint32(0))
+            at = at + 32
+
+    @cute.jit
+    def key_at(self, a, s, at: Int32) -> Uint32:
+        score = atoms.lds_u32(s.table + at * 4)
+        return ranking.key_of_block(score, s.block + at, s.visible, a.init_blocks, a.local_blocks)
+
+    @cute.jit
+    def put(self, s, at: Int32, block: Int32, key: Uint32):
+        """An entry of the result or of the list."""
+        if s.direct:
+            atoms.stg_u32(s.output + Int64(at) * 4, block)
+        else:
+            atoms.stg_u32x2(s.list + Int64(at) * 8, Uint32(block), key)
+
+    @cute.jit
+    def keep(self, a, s, block: Int32, key: Uint32, low: Uint32, written: Int32, ties: Int32):
+        """Writes those of a warp's 32 keys that are chosen behind the `written` ones; both counts go on."""
+        place, chosen, equal = ranking.ranks(key, low, ties, a.lane)
+        if place >= 0:
+            self.put(s, written + place, block, key)
+        return written + chosen, ties - equal
+
+    @cute.jit
+    def choose_of_many(self, a, s, exist: Int32) -> Int32:
+        """As many entries as there are, behind those of the list if it carries some. Gives how many were written."""
+        carried = a.topk if s.carries else Int32(0)
+        lowest, highest = Uint32(ranking.TOP), Uint32(0)
+        at = a.lane
+        while at < exist:
+            lowest, highest = ranking.see(self.key_at(a, s, at), lowest, highest)
+            at = at + 32
+        at = a.lane
+        while at < carried:
+            _, key = atoms.ldg_u32x2(s.list + Int64(at) * 8)
+            lowest, highest = ranking.see(key, lowest, highest)
+            at = at + 32
+        seen = self.count_of_many(a, s, exist, carried, Uint32(1))
+        forced = self.count_of_many(a, s, exist, carried, Uint32(ranking.HIGHEST_SCORE + 1))
+        low, high = ranking.bounds(seen, forced, lowest, highest, a.topk)
+        while low < high:
+            parts = ranking.between(low, high)
+            counts = tuple(self.count_of_many(a, s, exist, carried, part) for part in parts)
+            low, high = ranking.narrow(low, high, parts, counts, a.topk)
+        ties = a.topk - self.count_of_many(a, s, exist, carried, low + Uint32(1))
+
+        written, chunk = Int32(0), Int32(0)
+        while chunk < carried:
+            block, key = Uint32(0), Uint32(0)
+            if chunk + a.lane < carried:
+                block, key = atoms.ldg_u32x2(s.list + Int64(chunk + a.lane) * 8)
+            cute.arch.sync_warp()  # the list is rewritten in place, never ahead of what was read
+            written, ties = self.keep(a, s, Int32(block), key, low, written, ties)
+            chunk = chunk + 32
+        chunk = Int32(0)
+        while chunk < exist and written < a.topk:
+            at = chunk + a.lane
+            key = self.key_at(a, s, at) if at < exist else Uint32(0)
+            written, ties = self.keep(a, s, s.block + at, key, low, written, ties)
+            chunk = chunk + 32
+        return written
+
+    @cute.jit
+    def count_of_many(self, a, s, exist: Int32, carried: Int32, least: Uint32) -> Int32:
+        """How many keys are >= least, which is not 0."""
+        count = Int32(0)
+        at = a.lane
+        while at < exist:
+            count = count + (Int32(1) if self.key_at(a, s, at) >= least else Int32(0))
+            at = at + 32
+        at = a.lane
+        while at < carried:
+            _, key = atoms.ldg_u32x2(s.list + Int64(at) * 8)
+            count = count + (Int32(1) if key >= least else Int32(0))
+            at = at + 32
+        return ranking.warp_sum(count)
 
 
 def trace(config: Config):
@@ -658,7 +748,7 @@ def trace(config: Config):
         pointer(4),
         pointer(4),
         pointer(8),
-        *[Int64(0)] * 6,
-        *[Int32(0)] * 11,
+        *[Int64(0)] * 8,
+        *[Int32(0)] * 12,
         make_fake_stream(),
     )

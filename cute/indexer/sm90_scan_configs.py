@@ -24,10 +24,13 @@ class Config:
     tokens: int
     stages: int
     pages: int
+    unroll: int = 1
+    chains: int = 1
+    variant: str = ""
 
     @property
     def name(self) -> str:
-        return f"scan_{self.index_format}_{self.columns}"
+        return f"scan_{self.index_format}_{self.columns}{self.variant}"
 
     @property
     def parts(self) -> int:
@@ -43,16 +46,23 @@ class Config:
         return 32 * self.warps
 
     @property
+    def bound(self) -> int:
+        """Threads that the compiler must leave registers for: with few columns also those of a merge that waits."""
+        return self.threads + {8: 96, 16: 64}.get(self.columns, 0)
+
+    @property
     def ring_bytes(self) -> int:
         return self.warps * self.stages * self.stage_bytes
 
     @property
+    def score_bytes(self) -> int:
+        """The table of scores: a row a page, and one more against bank conflicts."""
+        return 4 * self.columns * (self.pages + 1)
+
+    @property
     def shared_memory(self) -> int:
-        """The rings, scores of `pages` pages (+ 1 against bank conflicts), barriers, sums, a window of requests."""
-        scores = 4 * self.columns * (self.pages + 1)
-        barriers = 8 * self.warps * self.stages
-        window = 4 * (5 * self.threads + 1)
-        return self.ring_bytes + barriers + scores + 4 * 32 + window
+        """Rings, scores, sums of warps, barriers, and a window of as many requests as threads."""
+        return self.ring_bytes + self.score_bytes + 4 * 32 + 8 * self.warps * self.stages + 4 * (5 * self.threads + 2)
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
@@ -73,15 +83,18 @@ ARGUMENTS = (
     "table_stride",
     "out_token_stride",
     "out_head_stride",
+    "heads_magic",
+    "blocks_magic",
     "num_pages",
     "num_tokens",
     "batch",
+    "q_len",
     "num_heads",
     "max_blocks",
     "topk",
     "init_blocks",
     "local_blocks",
-    "q_is_fp8",
+    "q_dtype",
     "num_blocks",
     "code_factor",
 )
@@ -92,7 +105,7 @@ FAMILY = Family(
     archs=("sm_90a",),
     arguments=ARGUMENTS,
     configs=(
-        Config("nvfp4", 8, warps=12, tokens=64, stages=3, pages=512),
+        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512),
         Config("nvfp4", 16, warps=12, tokens=64, stages=3, pages=512),
         Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
         Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256),
@@ -102,8 +115,7 @@ FAMILY = Family(
         Config("fp8", 64, warps=8, tokens=64, stages=2, pages=256),
         Config("bf16", 8, warps=12, tokens=32, stages=2, pages=512),
         Config("bf16", 16, warps=12, tokens=32, stages=2, pages=256),
-        Config("bf16", 32, warps=12, tokens=32, stages=1, pages=256),
-        Config("bf16", 64, warps=8, tokens=32, stages=2, pages=256),
+        Config("bf16", 32, warps=8, tokens=32, stages=2, pages=256),
     ),
     supports=supports,
     shared_memory=lambda config: config.shared_memory,

@@ -25,9 +25,14 @@ def load_i32(base: Int64, position: Int32) -> Int32:
 
 
 @cute.jit
-def query_range(request: Int32, cu_seqlens: Int64, num_tokens: Int32, batch: Int32):
+def divide(value: Int32, magic: Int64) -> Int32:
+    """value // d for value >= 0 and the number that `msa_ops.nvidia.indexer.magic_divisor(d)` gives."""
+    return value if magic == 0 else atoms.divide_by_magic(value, magic)
+
+
+@cute.jit
+def query_range(request: Int32, cu_seqlens: Int64, each: Int32):
     """First and one past the last query token of a request; as the lengths say, not limited to the batch."""
-    each = num_tokens // batch
     first = each * request
     last = first + each
     if cu_seqlens != Int64(0):
@@ -38,29 +43,31 @@ def query_range(request: Int32, cu_seqlens: Int64, num_tokens: Int32, batch: Int
 
 @cute.jit
 def num_pages(seq_len: Int32, max_blocks: Int32) -> Int32:
-    length = Int32(0) if seq_len < 0 else seq_len
-    pages = length // PAGE + (Int32(1) if length % PAGE > 0 else Int32(0))
+    pages = (seq_len >> 7) + (Int32(1) if (seq_len & 127) > 0 else Int32(0))
+    pages = Int32(0) if seq_len < 0 else pages
     return max_blocks if pages > max_blocks else pages
 
 
 @cute.jit
-def num_tiles(first: Int32, last: Int32, num_tokens: Int32, num_heads: Int32, tile) -> Int32:
-    tokens = clamp(last, Int32(0), num_tokens) - clamp(first, Int32(0), num_tokens)
-    return Int32(0) if tokens <= 0 else (tokens * num_heads + (tile - 1)) // tile
+def num_tiles(first: Int32, last: Int32, num_tokens: Int32, num_heads: Int32, tile_shift: Int32) -> Int32:
+    """Tiles of 2^tile_shift columns."""
+    columns = (clamp(last, Int32(0), num_tokens) - clamp(first, Int32(0), num_tokens)) * num_heads
+    tiles = (columns + ((Int32(1) << tile_shift) - 1)) >> tile_shift
+    return Int32(0) if columns <= 0 else tiles
 
 
 @cute.jit
-def run_begin(block: Int32, total: Int32, blocks: Int32) -> Int32:
+def run_begin(block: Int32, total: Int32, blocks: Int32, blocks_magic: Int64) -> Int32:
     """First piece of a block's run; that of `blocks` is the total."""
-    each = total // blocks
+    each = divide(total, blocks_magic)
     longer = total - each * blocks
     return block * each + (block if block < longer else longer)
 
 
 @cute.jit
-def block_of(piece: Int32, total: Int32, blocks: Int32) -> Int32:
+def block_of(piece: Int32, total: Int32, blocks: Int32, blocks_magic: Int64) -> Int32:
     """The block in whose run a piece is."""
-    each = total // blocks
+    each = divide(total, blocks_magic)
     longer = total - each * blocks
     border = longer * (each + 1)
     block = piece // (each + 1)
@@ -70,26 +77,23 @@ def block_of(piece: Int32, total: Int32, blocks: Int32) -> Int32:
 
 
 @cute.jit
-def warp_prefix(value: Int32, lane: Int32) -> Int32:
-    """Sum over the lanes up to and including this one."""
-    for step in cutlass.range_constexpr(5):
-        below = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
-        value = value + (below if lane >= (1 << step) else Int32(0))
-    return value
-
-
-@cute.jit
 def block_prefix(value: Int32, sums: Int32, thread: Int32, warps: cutlass.Constexpr):
-    """Sum over the threads before this one, and over all. `sums`: shared memory of one word a warp."""
+    """Sum over the threads before this one, and over all.
+
+    sums: shared memory of one word a warp, which is free again after the next barrier.
+    """
     lane, warp = thread % 32, thread // 32
-    inclusive = warp_prefix(value, lane)
+    inclusive = value
+    for step in cutlass.range_constexpr(5):
+        below = cute.arch.shuffle_sync_up(inclusive, 1 << step, mask_and_clamp=0)
+        inclusive = inclusive + (below if lane >= (1 << step) else Int32(0))
     if lane == 31:
         atoms.sts_u32(sums + warp * 4, inclusive)
     cute.arch.sync_threads()
     before, total = Int32(0), Int32(0)
-    for other in cutlass.range_constexpr(warps):
-        part = Int32(atoms.lds_u32(sums, other * 4))
-        before = before + (part if other < warp else Int32(0))
-        total = total + part
-    cute.arch.sync_threads()
+    for four in cutlass.range_constexpr((warps + 3) // 4):
+        parts = atoms.lds_u32x4(sums, four * 16)
+        for i in cutlass.range_constexpr(min(4, warps - 4 * four)):
+            before = before + (Int32(parts[i]) if 4 * four + i < warp else Int32(0))
+            total = total + Int32(parts[i])
     return before + inclusive - value, total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -13,15 +15,31 @@ from msa_ops.ops.indexer import Args, Facts
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-COLUMNS: tuple[int, ...] = tuple(sorted({config.columns for config in scan.FAMILY.configs}))
-CODE_FACTOR = 64
-"""A shift by six that the compiler must not know to be one; see msa_ops.cute.indexer.keys."""
+COLUMNS: dict[str, list[int]] = {}
+"""Sizes of a tile for each format of keys, ascending."""
+for _config in scan.FAMILY.configs:
+    COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
+
+CODE_FACTOR = 256
+"""A shift by eight that the compiler must not know to be one; see msa_ops.cute.indexer.keys."""
+
+QUERY_DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float8_e4m3fn: 2}
+"""Their numbers in msa_ops.cute.indexer.queries."""
 
 
-def columns_a_tile(num_heads: int, max_seqlen_q: int) -> int:
-    """(query token, head) pairs that are scored together: all of a request if they are at most 64."""
-    wanted = num_heads * max_seqlen_q
-    return next((columns for columns in COLUMNS if columns >= wanted), COLUMNS[-1])
+@functools.cache
+def magic_divisor(divisor: int) -> int:
+    """m + 2^32 s with v // divisor == v m >> (32 + s) for 0 <= v < 2^31; 0 for the divisor 1."""
+    if divisor == 1:
+        return 0
+    shift = (divisor - 1).bit_length() - 1
+    return -(-(1 << (32 + shift)) // divisor) | shift << 32
+
+
+def columns_a_tile(index_format: str, num_heads: int, max_seqlen_q: int) -> int:
+    """(query token, head) pairs that are scored together: all of a request's if there is such a tile."""
+    sizes = COLUMNS[index_format]
+    return next((columns for columns in sizes if columns >= num_heads * max_seqlen_q), sizes[-1])
 
 
 def num_blocks(platform: Platform) -> int:
@@ -30,7 +48,7 @@ def num_blocks(platform: Platform) -> int:
 
 def workspace(platform: Platform, facts: Facts) -> int:
     """Two lists of candidates a thread block and column, however large the batch is: a block id and a key each."""
-    columns = columns_a_tile(facts.num_heads, facts.max_seqlen_q)
+    columns = columns_a_tile(facts.index_format, facts.num_heads, facts.max_seqlen_q)
     return num_blocks(platform) * 2 * columns * facts.topk * 8
 
 
@@ -53,8 +71,10 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     platform = platforms.of_device(device)
     batch, max_blocks = a.block_table.shape
     longest = ragged.query_length_bucket(tokens, batch, a.cu_seqlens_q, a.max_seqlen_q)
-    columns = columns_a_tile(heads, longest)
+    columns = columns_a_tile(a.index_format, heads, longest)
     blocks = num_blocks(platform)
+    magic = (magic_divisor(heads), magic_divisor(blocks))
+    each = tokens // max(batch, 1)
     if a.topk_layout == "THK":
         out_strides = (heads * a.topk, a.topk)
     else:
@@ -73,15 +93,17 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
         a.index_cache.stride(0),
         a.block_table.stride(0),
         *out_strides,
+        *magic,
         a.index_cache.shape[0],
         tokens,
         batch,
+        each,
         heads,
         max_blocks,
         a.topk,
         min(a.init_blocks, max_blocks),
         min(a.local_blocks, max_blocks),
-        int(a.index_q.dtype == torch.float8_e4m3fn),
+        QUERY_DTYPES[a.index_q.dtype],
         blocks,
         CODE_FACTOR,
     )
@@ -93,11 +115,13 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
         pointer(block_ids),
         pointer(a.workspace),
         *out_strides,
+        *magic,
         tokens,
         batch,
+        each,
         heads,
         max_blocks,
         a.topk,
-        columns,
+        columns.bit_length() - 1,
         blocks,
     )
