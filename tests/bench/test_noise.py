@@ -82,3 +82,15 @@ def test_trend_is_rarely_seen_in_noise_and_always_in_a_ramp() -> None:
     assert shift < -0.1 and z < -5
     assert trend([1.0, 2.0, 3.0]) == (0.0, 0.0)
     assert trend([1.0] * 10) == (0.0, 0.0)
+
+
+def test_one_wide_baseline_run_makes_a_wide_band() -> None:
+    """A busy machine: samples spread by a third, so a second run may be off by as much."""
+    wide = [1.0 + 0.01 * (i * 37 % 60) for i in range(60)]
+    tight = [1.0 + 0.0001 * (i % 7) for i in range(60)]
+    model = NoiseModel()
+    first, median, third = quartiles(wide)
+    assert model.band([wide], tight) >= (third - first) / median > 0.2
+    assert model.band([tight], wide) >= (third - first) / median
+    assert model.band([tight], tight) == model.single_floor
+    assert model.band([wide] * 3, wide) < 0.2, "with three runs the spread between them is known"

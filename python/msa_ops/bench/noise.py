@@ -5,7 +5,8 @@
 between: 1.4826 * MAD of the runs' quartiles over their centre, the largest of the three quartiles.
 within:  1.2533 * 1.4826 * MAD of the samples of a run over its median, / sqrt(number of samples): the standard error
          of a median. The largest of the runs.
-With fewer than MIN_BASELINES runs nothing is known of the spread between runs, and the floor is SINGLE_FLOOR.
+With fewer than MIN_BASELINES runs nothing is known of the spread between runs: the floor is SINGLE_FLOOR, and the band
+is at least the widest interquartile range of a run over its median, since runs of a busy machine differ as its samples do.
 Sources: 1.4826 MAD estimates a normal distribution's standard deviation (Hampel 1974); a median's standard error is
 sqrt(pi / 2) times a mean's.
 """
@@ -45,7 +46,8 @@ class NoiseModel:
         """The band for `new` against runs of the baseline, each a list of samples in seconds."""
         within = max(_standard_error(samples) for samples in [*baselines, new])
         if len(baselines) < MIN_BASELINES:
-            return max(self.single_floor, self.factor * within)
+            spread = max((third - first) / median for first, median, third in map(quartiles, [*baselines, new]))
+            return max(self.single_floor, self.factor * within, spread)
         between = max(
             1.4826 * _mad(column) / statistics.median(column) for column in zip(*map(quartiles, baselines), strict=True)
         )
