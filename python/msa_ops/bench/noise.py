@@ -6,7 +6,7 @@ between: 1.4826 * MAD of the runs' quartiles over their centre, the largest of t
 within:  1.2533 * 1.4826 * MAD of the samples of a run over its median, / sqrt(number of samples): the standard error
          of a median. The largest of the runs.
 With fewer than MIN_BASELINES runs nothing is known of the spread between runs: the floor is SINGLE_FLOOR, and the band
-is at least the widest interquartile range of a run over its median, since runs of a busy machine differ as its samples do.
+is at least the widest interquartile range of a run over its median: runs of a busy machine differ as its samples do.
 Sources: 1.4826 MAD estimates a normal distribution's standard deviation (Hampel 1974); a median's standard error is
 sqrt(pi / 2) times a mean's.
 """
