@@ -17,10 +17,10 @@ from msa_ops.cute.sparse_attention.sm90_configs import (
     HEAD_DIM,
     MAX_CLUSTER,
     STATE_BYTES,
+    STATES_AT,
     SUMS_BYTES,
     received_at,
     rings_at,
-    states_at,
 )
 
 INFINITY = float("inf")
@@ -56,61 +56,54 @@ def finish(
     lane: Int32,
     rank: Int32,
     cluster: Int32,
-    is_pair: Boolean,
     first_row: Int32,
     group: Int32,
     v_scale: Int64,
     out: Int64,
     lse: Int64,
 ):
-    """After a barrier of the pair's warps behind `store_warp`.
-
-    first_row: of the KV head in out and lse; group: its query heads; is_pair: whether there is such a token and head.
-    """
+    """After a barrier behind `store_warp`. first_row: of the KV head in out and lse; group: its query heads."""
     scale = Float32(1.0)
     if cutlass.const_expr(config.kv_format == "nvfp4"):
         scale = Float32(2.0**half.E2M1_SHIFT)
     if v_scale != Int64(0):
         scale = scale * memory.load_global_f32(v_scale)
 
-    warps = config.warps_of_a_pair
-    first_warp = warp // warps * warps
-    share = 16 // warps  # pieces of a lane
-    mine = warp % warps * share
+    share = 16 // config.warps  # pieces of a lane
+    mine = warp * share
     row = lane // 4 + mine // 8 * 8
-    states = shared + states_at(config) + first_warp * STATE_BYTES + row * 8
-    statistics = [memory.load_shared_f32x2(states + w * STATE_BYTES) for w in range(warps)]
+    states = shared + STATES_AT + row * 8
+    statistics = [memory.load_shared_f32x2(states + w * STATE_BYTES) for w in range(config.warps)]
     most, shares = _shares([top for top, _ in statistics])
     total = _weighted(shares, [weight for _, weight in statistics])
-    rings = shared + rings_at(config) + first_warp * config.ring_bytes + (mine * 32 + lane) * 16
+    rings = shared + rings_at(config) + (mine * 32 + lane) * 16
     merged = []
     for k in cutlass.range_constexpr(share):
-        found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(warps)]
+        found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(config.warps)]
         merged.append([_weighted(shares, [part[n] for part in found]) for n in range(4)])
 
     if cluster == 1:
-        if is_pair & Boolean(row < group):
+        if row < group:
             for k in cutlass.range_constexpr(share):
                 _write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse)
-    if cutlass.const_expr(config.pairs == 1):
-        if cluster > 1:
-            cute.arch.cluster_wait()  # for the blocks' arrival when their barriers were ready
-            received = shared + received_at(config)
-            barrier = shared + EXCHANGE_AT
-            if Boolean(lane % 4 == 0) & Boolean(mine % 8 == 0):
-                for r in cutlass.range(cluster, unroll=1):
-                    there = memory.map_to_rank(received + rank * STATE_BYTES + row * 8, r)
-                    memory.send_f32x2(there, memory.map_to_rank(barrier, r), (most, total))
-            sums = received + MAX_CLUSTER * STATE_BYTES
-            each = PIECES // cluster  # pieces that a block finishes
-            for k in cutlass.range_constexpr(share):
-                piece = (mine + k) * 32 + lane
-                owner = piece // each
-                there = memory.map_to_rank(sums + (rank * each + piece % each) * 16, owner)
-                memory.send_f32x4(there, memory.map_to_rank(barrier, owner), tuple(merged[k]))
-            for index in cutlass.range(warp * 32 + lane, each, 32 * config.warps, unroll=1):
-                bulk_copy.barrier_wait(barrier, Int32(0))
-                _finish_piece(received, index, rank, cluster, first_row, group, scale, out, lse)
+    else:
+        cute.arch.cluster_wait()  # for the blocks' arrival when their barriers were ready
+        received = shared + received_at(config)
+        barrier = shared + EXCHANGE_AT
+        if Boolean(lane % 4 == 0) & Boolean(mine % 8 == 0):
+            for r in cutlass.range(cluster, unroll=1):
+                there = memory.map_to_rank(received + rank * STATE_BYTES + row * 8, r)
+                memory.send_f32x2(there, memory.map_to_rank(barrier, r), (most, total))
+        sums = received + MAX_CLUSTER * STATE_BYTES
+        each = PIECES // cluster  # pieces that a block finishes
+        for k in cutlass.range_constexpr(share):
+            piece = (mine + k) * 32 + lane
+            owner = piece // each
+            there = memory.map_to_rank(sums + (rank * each + piece % each) * 16, owner)
+            memory.send_f32x4(there, memory.map_to_rank(barrier, owner), tuple(merged[k]))
+        for index in cutlass.range(warp * 32 + lane, each, 32 * config.warps, unroll=1):
+            bulk_copy.barrier_wait(barrier, Int32(0))
+            _finish_piece(received, index, rank, cluster, first_row, group, scale, out, lse)
 
 
 def expected_bytes(cluster: Int32) -> Int32:

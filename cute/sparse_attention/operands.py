@@ -27,7 +27,7 @@ def query_pairs(config: Config) -> list[tuple[int, int]]:
 
 
 @cute.jit
-def prepare_queries(config: cutlass.Constexpr, words: cute.Tensor, here: Int32, lane: Int32, base: Float32):
+def prepare_queries(config: cutlass.Constexpr, words: cute.Tensor, shared: Int32, lane: Int32, base: Float32):
     """From 16 words of q of rows r and r + 8 each: the first operand of all steps, and each row's factor.
 
     factor x product = base-2 logarithm of a weight; `base` is that factor for unscaled q. The factor is positive: its
@@ -67,9 +67,9 @@ def prepare_queries(config: cutlass.Constexpr, words: cute.Tensor, here: Int32, 
         # Not zero, by which the score of a hidden token, minus infinity, could not be multiplied.
         factor = select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
         if lane % 4 == 0:
-            memory.store_shared_f32(here + FACTORS_AT + (lane // 4 + 8 * i) * 4, factor)
+            memory.store_shared_f32(shared + FACTORS_AT + (lane // 4 + 8 * i) * 4, factor)
     for step in cutlass.range_constexpr(8):
-        memory.store_shared_128(here + QUERIES_AT + (32 * step + lane) * 16, *[parts[4 * step + i] for i in range(4)])
+        memory.store_shared_128(shared + QUERIES_AT + (32 * step + lane) * 16, *[parts[4 * step + i] for i in range(4)])
 
 
 def query_step(queries: Int32, step: int) -> tuple:

@@ -26,7 +26,7 @@ def request_of_token(token: Int32, lane: Int32, starts: Int64, batch: Int32) -> 
 
 @cute.jit
 def list_pages(
-    here: Int32,
+    shared: Int32,
     lane: Int32,
     token: Int32,
     ids: Int64,
@@ -44,7 +44,7 @@ def list_pages(
 ):
     """Writes address and number of visible tokens of all pages that the token sees, in the order of the ids.
 
-    here: where the pair's list is. ids: address of the row's ids. cache: address of the head's K in page 0.
+    ids: address of the row's ids. cache: address of the head's K in page 0.
     With few tokens, latency counts: the table's row comes to the L2 cache before it is known what of it is needed.
     """
     chosen = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
@@ -87,8 +87,8 @@ def list_pages(
         if usable:
             visible = cutlass.min(position + 1 - chosen[i] * PAGE, PAGE)
             memory.store_shared_i64x2(
-                here + LIST_AT + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible)
+                shared + LIST_AT + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible)
             )
         count = count + cute.arch.popc(votes)
     if lane == 0:
-        memory.store_shared_i32(here + COUNT_AT, count)
+        memory.store_shared_i32(shared + COUNT_AT, count)

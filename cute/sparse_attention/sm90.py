@@ -1,12 +1,9 @@
-"""sparse_attention on Hopper: pairs of a query token and a KV head, several in a block or one in a cluster of blocks.
+"""sparse_attention on Hopper: a cluster of thread blocks, or one block, for each pair of a query token and a KV head.
 
-The pages that a pair sees are cut into chunks of tokens, which its warps take in turn. Every warp brings its chunks in
-through a ring of bulk copies of its own and keeps running sums of its own. At the end the warps' sums meet in shared
-memory, and those of blocks are sent through the cluster's distributed shared memory, all merged in a fixed order:
-results repeat to the bit, and there is no workspace.
-
-Warps of a block stay within a few chunks of each other. Left alone, the scheduler prefers some, and when these have
-finished too few are left to hide latencies.
+The pages that the token sees are cut into chunks of tokens, which the warps of the cluster take in turn. Every warp
+brings its chunks in through a ring of bulk copies of its own and keeps running sums of its own, so nobody waits for
+anybody until the end. There the warps' sums meet in shared memory, and those of blocks are sent through the cluster's
+distributed shared memory, all merged in a fixed order: results repeat to the bit, and there is no workspace.
 
 The 16 query heads of a KV head are the 16 rows of m16n8k16 products. K and V are the second operand: a thread reads
 what it needs of them straight from the raw bytes and unpacks it in registers, each value once in the whole block.
@@ -32,16 +29,13 @@ from msa_ops.cute.sparse_attention.sm90_configs import (
     FACTORS_AT,
     FAMILY,
     LIST_AT,
-    PAIR_BYTES,
-    PAIRS_AT,
-    PROGRESS_AT,
     QUERIES_AT,
     ROWS,
     STATE_BYTES,
+    STATES_AT,
     Config,
     rings_at,
     shared_memory,
-    states_at,
 )
 
 INFINITY = float("inf")
@@ -53,7 +47,6 @@ class SparseAttentionSm90:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.threads = 32 * config.warps
-        self.pair_threads = 32 * config.warps_of_a_pair
         self.pack = half.pack_bf16x2 if config.mma == "bf16" else half.pack_f16x2
 
     @cute.jit
@@ -95,7 +88,7 @@ class SparseAttentionSm90:
         """Addresses of tensors, strides in elements (of the cache: bytes), and what the host knows of the shapes.
 
         head_stride: bytes from a head's K to the next head's, and of V. scale_head_stride: likewise of scales. Offsets
-        in a page, from its start. cluster: thread blocks that share a pair; 1 if a block has several pairs.
+        in a page, from its start. cluster: thread blocks that share a pair.
         """
         self.kernel(
             q,
@@ -130,11 +123,11 @@ class SparseAttentionSm90:
             cluster,
             softmax_scale,
         ).launch(
-            grid=((tokens * num_kv_heads + self.config.pairs - 1) // self.config.pairs * cluster, 1, 1),
+            grid=(tokens * num_kv_heads * cluster, 1, 1),
             block=(self.threads, 1, 1),
             cluster=(cluster, 1, 1),
             smem=shared_memory(self.config),
-            min_blocks_per_mp=1,
+            min_blocks_per_mp=self.config.blocks,
             preferred_smem_carveout=100,
             stream=stream,
         )
@@ -180,30 +173,22 @@ class SparseAttentionSm90:
         warp = cute.arch.make_warp_uniform(thread // 32)
         lane = thread % 32
         rank = block % cluster
-        local_pair = warp // config.warps_of_a_pair
-        pair = block // cluster * config.pairs + local_pair
+        pair = block // cluster
         token = pair // num_kv_heads
         head = pair % num_kv_heads
-        is_pair = Boolean(token < tokens)
 
         shared = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
-        here = shared + PAIRS_AT + local_pair * PAIR_BYTES
         barriers = shared + warp * (8 * config.stages)
-        progress = shared + PROGRESS_AT
         if lane == 0:
             for stage in cutlass.range_constexpr(config.stages):
                 bulk_copy.barrier_init(barriers + 8 * stage, 1)
-                if warp == 0:
-                    bulk_copy.barrier_init(progress + 8 * stage, config.warps)
-            if cutlass.const_expr(config.pairs == 1):
-                if warp == 0:
-                    bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
-                    bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
+            if warp == 0:
+                bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
+                bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
             bulk_copy.barrier_init_fence()
-        role = warp % config.warps_of_a_pair
-        if role == 0:
+        if warp == 0:
             list_pages(
-                here,
+                shared,
                 lane,
                 token,
                 block_ids.toint() + 4 * (Int64(token) * ids_token_stride + Int64(head) * ids_head_stride),
@@ -215,17 +200,17 @@ class SparseAttentionSm90:
                 page_stride,
                 tokens,
                 batch,
-                select(is_pair, topk, Int32(0)),
+                topk,
                 num_pages,
                 max_blocks,
             )
-        if role == 1:
+        if warp == 1:
             self.bring_queries(
-                here,
+                shared,
                 lane,
                 q.toint() + 2 * (Int64(token) * q_token_stride + Int64(head * group) * q_head_stride),
                 q_head_stride,
-                select(is_pair, group, Int32(0)),
+                group,
                 softmax_scale,
                 k_scale.toint(),
             )
@@ -233,17 +218,11 @@ class SparseAttentionSm90:
         if cluster > 1:
             cute.arch.cluster_arrive()
 
-        # The pair's chunks are dealt out to its warps in the whole cluster.
-        player = rank * config.warps_of_a_pair + role
-        players = cluster * config.warps_of_a_pair
-        counts = [memory.load_shared_32(shared + PAIRS_AT + i * PAIR_BYTES + COUNT_AT) for i in range(config.pairs)]
-        chunks = Int32(memory.load_shared_32(here + COUNT_AT)) * config.chunks_of_a_page
-        most_chunks = counts[0]
-        for count in counts[1:]:
-            most_chunks = cutlass.max(most_chunks, count)
-        most_chunks = Int32(most_chunks) * config.chunks_of_a_page
+        # The chunks are dealt out to the warps of the whole cluster.
+        player = rank * config.warps + warp
+        players = cluster * config.warps
+        chunks = Int32(memory.load_shared_32(shared + COUNT_AT)) * config.chunks_of_a_page
         items = cute.arch.make_warp_uniform((chunks - player + players - 1) // players)
-        rounds = cute.arch.make_warp_uniform((most_chunks - rank * config.warps_of_a_pair + players - 1) // players)
         # From a head's K in a page to the other members.
         aside = Int64(head) * Int64(scale_head_stride - head_stride)
         k_scale_from_k = aside + Int64(k_scale_offset)
@@ -252,7 +231,7 @@ class SparseAttentionSm90:
         for stage in cutlass.range(config.stages, unroll=1):
             if stage < items:
                 self.bring_chunk(
-                    here,
+                    shared,
                     player + stage * players,
                     barriers + 8 * stage,
                     ring + stage * config.stage_bytes,
@@ -267,47 +246,43 @@ class SparseAttentionSm90:
         weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         weight.fill(0.0)
         # Of the rows of the warp, factor and running maximum. They live here because registers are short.
-        state = shared + states_at(config) + warp * STATE_BYTES
+        state = shared + STATES_AT + warp * STATE_BYTES
         if lane < ROWS:
-            memory.store_shared_f32(state + lane * 8, memory.load_shared_f32(here + FACTORS_AT + lane * 4))
+            memory.store_shared_f32(state + lane * 8, memory.load_shared_f32(shared + FACTORS_AT + lane * 4))
             memory.store_shared_f32(state + lane * 8 + 4, Float32(-INFINITY))
         cute.arch.sync_warp()
         stage = Int32(0)
         parity = Int32(0)
-        for item in cutlass.range(rounds, unroll=1):
-            bulk_copy.barrier_wait(progress + stage * 8, parity ^ 1)
-            if item < items:
-                at = ring + stage * config.stage_bytes
-                barrier = barriers + stage * 8
-                chunk = player + item * players
-                entry = here + LIST_AT + chunk // config.chunks_of_a_page * 16
-                visible = Int32(memory.load_shared_32(entry + 8)) - chunk % config.chunks_of_a_page * config.chunk
-                bulk_copy.barrier_wait(barrier, parity)
-                if visible > 0:
-                    if visible < config.chunk:
-                        operands.clear_hidden_values(config, at, lane, visible)
-                    self.attend(at, lane, visible, here + QUERIES_AT + lane * 16, state + lane // 4 * 8, sums, weight)
-                cute.arch.sync_warp()
-                if item + config.stages < items:
-                    self.bring_chunk(
-                        here,
-                        chunk + config.stages * players,
-                        barrier,
-                        at,
-                        k_scale_from_k,
-                        Int64(v_offset),
-                        v_scale_from_k,
-                        cache_policy,
-                    )
-            with cute.arch.elect_one():
-                bulk_copy.barrier_arrive(progress + stage * 8)
+        for item in cutlass.range(items, unroll=1):
+            at = ring + stage * config.stage_bytes
+            barrier = barriers + stage * 8
+            chunk = player + item * players
+            entry = shared + LIST_AT + chunk // config.chunks_of_a_page * 16
+            visible = Int32(memory.load_shared_32(entry + 8)) - chunk % config.chunks_of_a_page * config.chunk
+            bulk_copy.barrier_wait(barrier, parity)
+            if visible > 0:
+                if visible < config.chunk:
+                    operands.clear_hidden_values(config, at, lane, visible)
+                self.attend(at, lane, visible, shared + QUERIES_AT + lane * 16, state + lane // 4 * 8, sums, weight)
+            cute.arch.sync_warp()
+            if item + config.stages < items:
+                self.bring_chunk(
+                    shared,
+                    chunk + config.stages * players,
+                    barrier,
+                    at,
+                    k_scale_from_k,
+                    Int64(v_offset),
+                    v_scale_from_k,
+                    cache_policy,
+                )
             stage = stage + 1
             if stage == config.stages:
                 stage = Int32(0)
                 parity = parity ^ 1
 
         combine.store_warp(lane, ring, state, sums, weight)
-        cute.arch.barrier(barrier_id=1 + local_pair, number_of_threads=self.pair_threads)
+        cute.arch.barrier()
         combine.finish(
             config,
             shared,
@@ -315,7 +290,6 @@ class SparseAttentionSm90:
             lane,
             rank,
             cluster,
-            is_pair,
             pair * group,
             group,
             v_scale.toint(),
@@ -326,7 +300,7 @@ class SparseAttentionSm90:
     @cute.jit
     def bring_queries(
         self,
-        here: Int32,
+        shared: Int32,
         lane: Int32,
         rows: Int64,
         head_stride: Int64,
@@ -346,12 +320,12 @@ class SparseAttentionSm90:
         base = softmax_scale * Float32(math.log2(math.e))
         if k_scale != Int64(0):
             base = base * memory.load_global_f32(k_scale)
-        operands.prepare_queries(self.config, words, here, lane, base)
+        operands.prepare_queries(self.config, words, shared, lane, base)
 
     @cute.jit
     def bring_chunk(
         self,
-        here: Int32,
+        shared: Int32,
         chunk: Int32,
         barrier: Int32,
         at: Int32,
@@ -360,9 +334,9 @@ class SparseAttentionSm90:
         v_scale_from_k: Int64,
         policy: Int64,
     ):
-        """Starts the copies of a chunk of the pair at `here`. One without visible tokens is not read."""
+        """Starts the copies of a chunk. One without visible tokens is not read."""
         config = self.config
-        page, visible = memory.load_shared_i64x2(here + LIST_AT + chunk // config.chunks_of_a_page * 16)
+        page, visible = memory.load_shared_i64x2(shared + LIST_AT + chunk // config.chunks_of_a_page * 16)
         first = chunk % config.chunks_of_a_page * config.chunk
         with cute.arch.elect_one():
             if first < Int32(visible):

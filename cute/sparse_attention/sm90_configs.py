@@ -22,25 +22,21 @@ SCALE_BYTES = {"nvfp4": 8, "fp8": 0, "bf16": 0}
 
 @dataclass(frozen=True)
 class Config:
-    """packed: K and V rows of a token side by side. pairs: query tokens and KV heads that a block has at a time.
+    """packed: K and V rows of a token side by side. warps: of a block. chunk: tokens that a warp takes at a time.
 
-    warps: of a block. chunk: tokens that a warp takes at a time. stages: chunks of a warp in shared memory.
+    stages: chunks of a warp in shared memory. blocks: thread blocks that a multiprocessor holds.
     """
 
     kv_format: str
     packed: bool
-    pairs: int
     warps: int
     chunk: int
     stages: int
+    blocks: int
 
     @property
     def name(self) -> str:
-        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_p{self.pairs}_c{self.chunk}"
-
-    @property
-    def warps_of_a_pair(self) -> int:
-        return self.warps // self.pairs
+        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}"
 
     @property
     def chunks_of_a_page(self) -> int:
@@ -88,33 +84,27 @@ class Config:
         return self.stages * self.stage_bytes
 
 
-# Shared memory of a block: barriers; for each pair number of pages, factors of the rows' scores, list of pages, and
-# queries; for each warp the state of its 16 rows; what other blocks of the cluster send; rings.
+# Shared memory of a block: barriers; number of pages; factors of the rows' scores; list of pages; queries; for each warp
+# the state of its 16 rows; what other blocks of the cluster send; rings.
 # In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
-PROGRESS_AT = 512
-EXCHANGE_AT = 576
-PAIRS_AT = 640
-COUNT_AT = 0
-FACTORS_AT = 64
-LIST_AT = 128
+EXCHANGE_AT = 512
+COUNT_AT = 520
+FACTORS_AT = 528
+LIST_AT = FACTORS_AT + 4 * ROWS
 QUERIES_AT = LIST_AT + 16 * MAX_TOPK
-PAIR_BYTES = QUERIES_AT + ROWS * HEAD_DIM * 2
+STATES_AT = QUERIES_AT + ROWS * HEAD_DIM * 2
 STATE_BYTES = 2 * ROWS * 4
 SUMS_BYTES = ROWS * HEAD_DIM * 4
 
 
-def states_at(config: Config) -> int:
-    return PAIRS_AT + config.pairs * PAIR_BYTES
-
-
 def received_at(config: Config) -> int:
     """Statistics from all blocks of the cluster, then this block's share of their sums."""
-    return states_at(config) + config.warps * STATE_BYTES
+    return STATES_AT + config.warps * STATE_BYTES
 
 
 def rings_at(config: Config) -> int:
-    received = MAX_CLUSTER * STATE_BYTES + SUMS_BYTES if config.pairs == 1 else 0
-    return received_at(config) + received
+    end = received_at(config) + MAX_CLUSTER * STATE_BYTES + SUMS_BYTES
+    return (end + 127) // 128 * 128
 
 
 def shared_memory(config: Config) -> int:
@@ -127,10 +117,19 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 
 
 CONFIGS = (
-    Config("nvfp4", False, pairs=1, warps=16, chunk=16, stages=4),
-    *(Config("nvfp4", False, pairs, warps=16, chunk=32, stages=2) for pairs in (1, 2, 4)),
-    *(Config("fp8", packed, pairs, warps=16, chunk=16, stages=3) for packed in (False, True) for pairs in (1, 2, 4)),
-    *(Config("bf16", packed, pairs, warps=8, chunk=16, stages=3) for packed in (False, True) for pairs in (1, 2)),
+    Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
+    Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
+    Config("nvfp4", False, warps=16, chunk=16, stages=4, blocks=1),
+    *(
+        config
+        for packed in (False, True)
+        for config in (
+            Config("fp8", packed, warps=4, chunk=32, stages=3, blocks=2),
+            Config("fp8", packed, warps=8, chunk=16, stages=3, blocks=2),
+            Config("bf16", packed, warps=4, chunk=16, stages=3, blocks=2),
+            Config("bf16", packed, warps=8, chunk=16, stages=3, blocks=1),
+        )
+    ),
 )
 
 FAMILY = Family(

@@ -18,19 +18,14 @@ EVICT_FIRST = 0x12F0000000000000
 
 MULTIPROCESSORS = 132
 MAX_CLUSTER = 8
-WAVE = 0.5
-"""What a wave of blocks costs besides its work, in units of one pair's work."""
-PAIRS = {"nvfp4": (1, 2, 4), "fp8": (1, 2, 4), "bf16": (1, 2)}
-"""Pairs of a query token and a KV head that a thread block can take at a time."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the work is divided. pairs: of a block. cluster: blocks of a pair. chunk: tokens that a warp has at a time."""
+    """How the work on a query token and KV head is divided. warps: of a block. cluster: blocks."""
 
-    pairs: int
+    warps: int
     cluster: int
-    chunk: int
 
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
@@ -43,18 +38,15 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
 
 @functools.cache
 def choose_shape(kv_format: str, pairs: int, topk: int) -> Shape:
-    """Fills the chip: a cluster for each of few pairs, several pairs a block if there are many."""
-    if pairs <= MULTIPROCESSORS // 2:
-        cluster = 1
-        while cluster < MAX_CLUSTER and 2 * cluster * pairs <= MULTIPROCESSORS and cluster < topk:
-            cluster *= 2
-        return Shape(1, cluster, 16)
-
-    def cost(of_a_block: int) -> float:
-        waves = -(-pairs // (of_a_block * MULTIPROCESSORS))
-        return waves * (of_a_block + WAVE)
-
-    return Shape(min(PAIRS[kv_format], key=cost), 1, 32 if kv_format == "nvfp4" else 16)
+    """Fills the chip: the fewer pairs of a query token and a KV head, the more warps and then blocks for each."""
+    if pairs > 2 * MULTIPROCESSORS:
+        return Shape(4, 1)
+    if pairs > MULTIPROCESSORS:
+        return Shape(8, 1)
+    cluster = 1
+    while cluster < min(MAX_CLUSTER, topk) and pairs * cluster * 2 <= 2 * MULTIPROCESSORS:
+        cluster *= 2
+    return Shape(8, cluster)
 
 
 def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool) -> None:
@@ -67,7 +59,7 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
     ids_strides = a.block_ids.stride()
     packed = "packed" if a.kv_layout == "packed" else "planes"
     launch(
-        f"sparse_attention__{a.kv_format}_{packed}_p{shape.pairs}_c{shape.chunk}__sm_90a",
+        f"sparse_attention__{a.kv_format}_{packed}_w{shape.warps}__sm_90a",
         a.q.device,
         pointer(a.q),
         pointer(a.kv_cache),
