@@ -3,10 +3,6 @@
 from cutlass import Int32, Int64
 from msa_ops.cute.common.asm import asm
 
-# Cache policies as createpolicy makes them, for the whole of an access.
-EVICT_NORMAL = 0x1000000000000000
-EVICT_FIRST = 0x12F0000000000000
-
 
 def barrier_init(barrier: Int32, arrivals: int) -> None:
     asm("mbarrier.init.shared::cta.b64 [$0], $1;", [], [barrier, Int32(arrivals)])

@@ -159,7 +159,7 @@ def _write(row: Int32, lane: Int32, piece: Int32, sums: list, most, total, scale
 
 
 def _shares(tops: list) -> tuple:
-    """The largest maximum, and by what the sums that were taken with each are to be multiplied; 0 for sums of nothing."""
+    """The largest maximum, and by what sums that were taken with each are to be multiplied; 0 for sums of nothing."""
     most = tops[0]
     for top in tops[1:]:
         most = half.max_f32(most, top)

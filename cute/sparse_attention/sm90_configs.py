@@ -84,8 +84,8 @@ class Config:
         return self.stages * self.stage_bytes
 
 
-# Shared memory of a block: barriers; number of pages; factors of the rows' scores; list of pages; queries; for each warp
-# the state of its 16 rows; what other blocks of the cluster send; rings.
+# Shared memory of a block: barriers; number of pages; factors of the rows' scores; list of pages; queries; for each
+# warp the state of its 16 rows; what other blocks of the cluster send; rings.
 # In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
 EXCHANGE_AT = 512
 COUNT_AT = 520
@@ -119,7 +119,6 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 CONFIGS = (
     Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
     Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
-    Config("nvfp4", False, warps=16, chunk=16, stages=4, blocks=1),
     *(
         config
         for packed in (False, True)

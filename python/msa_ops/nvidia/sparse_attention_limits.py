@@ -16,12 +16,9 @@ def refusals(platform: Platform, facts: Any) -> Iterable[Refusal]:
     group = facts.num_heads // facts.num_kv_heads
     if group > MAX_GROUP:
         yield Refusal(Code.ARGUMENT, f"{group} query heads a KV head; accepted: up to {MAX_GROUP}", "use more KV heads")
-    if facts.kv_format == "nvfp4":
-        if facts.rounding != "exact":
-            yield Refusal(Code.ARGUMENT, f"rounding is {facts.rounding}; accepted: exact", 'ask for rounding="exact"')
-        if (facts.k_scale_layout, facts.v_scale_layout) != ("linear", "linear"):
-            yield Refusal(
-                Code.ARGUMENT,
-                f"scale layouts are {facts.k_scale_layout} and {facts.v_scale_layout}; accepted: linear",
-                "write the cache with linear scales",
-            )
+    if facts.kv_format == "nvfp4" and (facts.k_scale_layout, facts.v_scale_layout) != ("linear", "linear"):
+        yield Refusal(
+            Code.ARGUMENT,
+            f"scale layouts are {facts.k_scale_layout} and {facts.v_scale_layout}; accepted: linear",
+            "write the cache with linear scales",
+        )

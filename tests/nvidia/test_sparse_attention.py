@@ -1,0 +1,65 @@
+"""How the Hopper kernel of sparse_attention divides its work, what it refuses, and what its configurations need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msa_ops.cute.sparse_attention import sm90_configs as configs
+
+from msa_ops.nvidia.sparse_attention import choose_shape
+from msa_ops.nvidia.sparse_attention_limits import refusals
+from msa_ops.ops.sparse_attention import Facts
+from msa_ops.registry import parse_platform
+
+PLATFORM = parse_platform("sm_90a")
+
+
+@pytest.mark.parametrize("topk", [1, 2, 3, 7, 16, 64])
+@pytest.mark.parametrize("pairs", [1, 4, 24, 25, 48, 49, 96, 97, 192, 193, 512, 100_000])
+def test_a_shape_has_a_kernel_and_a_page_for_every_block(pairs: int, topk: int) -> None:
+    shape = choose_shape(pairs, topk)
+    for kv_format in ("nvfp4", "fp8", "bf16"):
+        assert any(c.kv_format == kv_format and c.warps == shape.warps for c in configs.CONFIGS)
+    assert shape.cluster in (1, 2, 4, 8) and shape.cluster <= max(topk, 1)
+
+
+def test_fewer_pairs_have_more_warps_each() -> None:
+    warps = [shape.warps * shape.cluster for shape in (choose_shape(pairs, 16) for pairs in (4, 32, 64, 128, 512))]
+    assert warps == sorted(warps, reverse=True) and warps[0] > warps[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_heads": 64, "num_kv_heads": 2}, "32 query heads"),
+        ({"v_scale_layout": "token_quads"}, "token_quads"),
+        ({"k_scale_layout": "swizzle_128x4"}, "swizzle_128x4"),
+    ],
+)
+def test_refusals_name_what_is_accepted(changes: dict[str, object], words: str) -> None:
+    assert not list(refusals(PLATFORM, Facts()))
+    found = list(refusals(PLATFORM, replace(Facts(), **changes)))  # type: ignore[arg-type]
+    assert len(found) == 1 and words in str(found[0]) and "accepted" in str(found[0])
+
+
+def test_formats_without_scales_have_no_scale_layouts() -> None:
+    facts = replace(Facts(), kv_format="fp8", k_scale_layout="token_quads")
+    assert not list(refusals(PLATFORM, facts))
+
+
+@pytest.mark.parametrize("config", configs.CONFIGS, ids=lambda config: config.name)
+def test_blocks_fit_a_multiprocessor(config: configs.Config) -> None:
+    """Each block takes another 1,024 bytes of the 233,472; rings and chunks start where bulk copies can."""
+    assert config.blocks * (configs.shared_memory(config) + 1024) <= 233_472
+    assert not list(configs.supports(config, PLATFORM))
+    assert 8 * config.warps * config.stages <= configs.EXCHANGE_AT
+    offsets = (configs.rings_at(config), config.stage_bytes, config.v_at, config.k_scale_at, config.v_scale_at)
+    assert all(offset % 16 == 0 for offset in offsets)
+    assert configs.LIST_AT % 16 == 0 and configs.QUERIES_AT % 16 == 0 and configs.received_at(config) % 16 == 0
+    assert config.chunk % 16 == 0 and configs.PAGE % config.chunk == 0
+
+
+def test_a_ring_that_cannot_take_the_sums_is_refused() -> None:
+    small = replace(configs.CONFIGS[0], chunk=16, stages=3)
+    assert small.ring_bytes < configs.SUMS_BYTES and list(configs.supports(small, PLATFORM))
