@@ -77,7 +77,7 @@ def test_model_and_gpu_names(capsys: pytest.CaptureFixture[str]) -> None:
 def test_weights_that_do_not_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--gpu", "h100", "--gpus", "1") == 0
     text = capsys.readouterr().out
-    assert "The weights exceed the usable memory by" in text
+    assert "Weights and reserved memory exceed what is usable by" in text
     assert "Sequences of 262,144 tokens: 0 " in text
 
 

@@ -163,3 +163,9 @@ def test_autograd_sees_nothing_inside(op: str) -> None:
     for result, wanted in zip(results, expected, strict=True):
         assert same_bits(result, wanted)
         assert result.grad_fn is None or not result.grad_fn.next_functions or "Backward" not in result.grad_fn.name()
+
+
+@pytest.mark.parametrize("value", [[1.0], 1.0, "x", (torch.ones(8),)])
+def test_what_is_no_tensor_is_named(value: object) -> None:
+    with pytest.raises(ValueError, match=f"weight: {type(value).__name__}; accepted: a tensor"):
+        msa_ops.rms_norm(torch.ones(2, 8), value)

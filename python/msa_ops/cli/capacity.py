@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     print(format_table(["per GPU", "bytes", "", ""], _breakdown(result)))
     print()
     if result.free < 0:
-        print(f"The weights exceed the usable memory by {-result.free / GIB:.2f} GiB a GPU.")
+        print(f"Weights and reserved memory exceed what is usable by {-result.free / GIB:.2f} GiB a GPU.")
     print(
         f"Sequences of {assumptions.context:,} tokens: {result.sequences} "
         f"({result.sequences_per_group} in each of {result.groups} attention groups)."

@@ -134,15 +134,22 @@ class Dispatcher:
 
     def _check(self, call: Any) -> torch.device:
         """The op's checks and those that hold for every op; the device of the call."""
-        for name in self.required:
-            if getattr(call, name) is None:  # torch takes None for any tensor of a schema
-                raise ValueError(f"{name}: None; accepted: a tensor")
+        self.require_tensors(call)
         for name in self.values:
             value = getattr(call, name)
             if type(value) is int and not -(2**63) <= value < 2**63:
                 raise ValueError(f"{name}: {value}; accepted: integers of 64 bits")
         self.spec.check(call)
         return self._device(call)
+
+    def require_tensors(self, call: Any) -> None:
+        """Raises ValueError naming the argument; torch takes None for any tensor and answers others with a dump."""
+        for name in self.tensors:
+            value = getattr(call, name)
+            if value is None and name in self.required:
+                raise ValueError(f"{name}: None; accepted: a tensor")
+            if value is not None and not isinstance(value, Tensor):
+                raise ValueError(f"{name}: {type(value).__name__}; accepted: a tensor")
 
     def _device(self, call: Any) -> torch.device:
         """The one device of all tensors of the call."""

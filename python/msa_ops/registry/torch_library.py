@@ -57,6 +57,7 @@ class Op:
                     backend = _convert("backend", backend, str)
                 results = self.dispatcher.run_signed(call, signature, backend, outs)
                 return out if out is not None else results[0] if len(results) == 1 else results
+            self.dispatcher.require_tensors(call)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
             call = self.spec.args(*args, **kwargs)
             if all(getattr(call, name) is None for name in self.spec.mutates):
