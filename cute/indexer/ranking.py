@@ -17,7 +17,8 @@ LOWEST = 0x007FFFFF
 HIGHEST_SCORE = 0xFF800000
 """Key of +inf."""
 
-TOP = 0xFFFFFFFF
+TOP = 0xFFFFFFFE
+"""The highest key; one more can still be asked for."""
 
 
 @cute.jit

@@ -138,55 +138,41 @@ class IndexerMergeSm90:
         share = ((count + (c.threads - 1)) >> (c.threads.bit_length() - 1)) << 5
         single = count <= 32 * c.per_lane
         share = Int32(32 * c.per_lane) if single else share
+        cute.arch.griddepcontrol_wait()
 
-        # The first turn works on made-up keys and keeps none: it brings the instructions near while the scan runs.
-        for turn in cutlass.range(2, unroll=1):
-            if turn == 1:
-                cute.arch.griddepcontrol_wait()
-            if first_block < last_block and (warp == 0 or not single):
-                keys = cute.make_rmem_tensor(cute.make_layout((c.per_lane,)), Uint32)
-                ids = cute.make_rmem_tensor(cute.make_layout((c.per_lane,)), Uint32)
-                for i in cutlass.range_constexpr(c.per_lane):
-                    keys[i], ids[i] = Uint32(lane + 1), Uint32(0)
-                    place = i * 32 + lane
-                    entry = warp * share + place
-                    within = entry & ((Int32(1) << shift) - 1)
-                    if turn == 1:
-                        keys[i] = Uint32(0)
-                        if place < share and entry < count and within < topk:
-                            block = first_block + (entry >> shift)
-                            side = Int32(1) if block == first_block else Int32(0)
-                            at = ((((block * 2 + side) << tile_shift) + column) * topk) + within
-                            ids[i], keys[i] = atoms.ldg_u32x2(workspace.toint() + Int64(at) * 8)
-                if single:
-                    self.choose(keys, ids, c.per_lane, topk, lane, output, turn, True)
-                else:
-                    self.choose(keys, ids, c.per_lane, topk, lane, choices + warp * (8 * c.topk), turn, False)
-            if first_block < last_block and not single:
-                cute.arch.sync_threads()
-                if warp == 0:
-                    best = cute.make_rmem_tensor(cute.make_layout((self.second,)), Uint32)
-                    best_ids = cute.make_rmem_tensor(cute.make_layout((self.second,)), Uint32)
-                    for i in cutlass.range_constexpr(self.second):
-                        at = choices + (i * 32 + lane) * 8
-                        best_ids[i], best[i] = atoms.lds_u32(at), atoms.lds_u32(at, 4)
-                    self.choose(best, best_ids, self.second, topk, lane, output, turn, True)
-                if turn == 0:
-                    cute.arch.sync_threads()
+        if first_block < last_block and (warp == 0 or not single):
+            keys = cute.make_rmem_tensor(cute.make_layout((c.per_lane,)), Uint32)
+            ids = cute.make_rmem_tensor(cute.make_layout((c.per_lane,)), Uint32)
+            for i in cutlass.range_constexpr(c.per_lane):
+                keys[i], ids[i] = Uint32(0), Uint32(0)
+                place = i * 32 + lane
+                entry = warp * share + place
+                within = entry & ((Int32(1) << shift) - 1)
+                if place < share and entry < count and within < topk:
+                    block = first_block + (entry >> shift)
+                    side = Int32(1) if block == first_block else Int32(0)
+                    at = ((((block * 2 + side) << tile_shift) + column) * topk) + within
+                    ids[i], keys[i] = atoms.ldg_u32x2(workspace.toint() + Int64(at) * 8)
+            if single:
+                self.choose(keys, ids, c.per_lane, topk, lane, output, True)
+            else:
+                self.choose(keys, ids, c.per_lane, topk, lane, choices + warp * (8 * c.topk), False)
+        if first_block < last_block and not single:
+            cute.arch.sync_threads()
+            if warp == 0:
+                best = cute.make_rmem_tensor(cute.make_layout((self.second,)), Uint32)
+                best_ids = cute.make_rmem_tensor(cute.make_layout((self.second,)), Uint32)
+                for i in cutlass.range_constexpr(self.second):
+                    at = choices + (i * 32 + lane) * 8
+                    best_ids[i], best[i] = atoms.lds_u32(at), atoms.lds_u32(at, 4)
+                self.choose(best, best_ids, self.second, topk, lane, output, True)
         if pages == 0 and thread < topk:
             atoms.stg_u32(output + Int64(thread) * 4, Int32(-1))
 
     @cute.jit
-    def choose(
-        self, keys, ids, chunks: cutlass.Constexpr, topk: Int32, lane: Int32, target, turn, final: cutlass.Constexpr
-    ):
-        """The topk best of a warp's keys, in their order: to the result, or as (id, key) to the warp's list.
-
-        None in turn 0.
-        """
+    def choose(self, keys, ids, chunks: cutlass.Constexpr, topk: Int32, lane: Int32, target, final: cutlass.Constexpr):
+        """The topk best of a warp's keys, in their order: to the result, or as (id, key) to the warp's list."""
         low, ties = ranking.threshold(keys, chunks, topk)
-        if turn == 0:
-            low, ties, topk = Uint32(ranking.TOP), Int32(0), Int32(0)
         written = Int32(0)
         for i in cutlass.range_constexpr(chunks):
             place, chosen, equal = ranking.ranks(keys[i], low, ties, lane)

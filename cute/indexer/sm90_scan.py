@@ -167,7 +167,6 @@ class IndexerScanSm90:
         )
         c = self.config
         self.layout(a)
-        self.stamp(a, 0)
         request = self.request_work(a, thread)  # what everything else waits for
         cute.arch.griddepcontrol_launch_dependents()
         if thread < c.warps * c.stages:
@@ -181,7 +180,6 @@ class IndexerScanSm90:
         total = window_total + behind
         begin = work.run_begin(block, total, num_blocks, blocks_magic)
         end = work.run_begin(block + 1, total, num_blocks, blocks_magic)
-        self.stamp(a, 1)
         slot, parity = Int32(0), Int32(0)  # where this warp's ring goes on
         while base < end:
             low = begin if begin > base else base
@@ -192,13 +190,12 @@ class IndexerScanSm90:
                 stop = low + c.pages
                 stop = high if high < stop else stop
                 slot, parity = self.score(a, window, place, low, stop, slot, parity)
-                place = self.choose(a, place, begin, low, stop)
+                place = self.choose(a, place, begin, end, low, stop)
                 low = stop
                 cute.arch.sync_threads()
                 if low < end:
                     self.clear(a)
                     cute.arch.sync_threads()
-            self.stamp(a, 8)
             base = base + window_total
             window = window + c.threads
             if base < end:
@@ -218,12 +215,6 @@ class IndexerScanSm90:
         a.w_last = a.w_first + 4 * c.threads
         a.w_length = a.w_last + 4 * c.threads
         a.w_begin = a.w_length + 4 * c.threads  # one more than threads
-
-    @cute.jit
-    def stamp(self, a, which: cutlass.Constexpr):
-        if cutlass.const_expr("clock" in self.config.variant):
-            if a.thread == 0:
-                atoms.stg_u32(a.workspace + Int64((1 << 20) + which * 4) + Int64(a.block) * 64, cute.arch.clock())
 
     @cute.jit
     def clear(self, a):
@@ -328,39 +319,31 @@ class IndexerScanSm90:
         operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
         last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
         place = self.place_of(a, place, first if count > 0 else low)
-        current, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
+        tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
 
         # Each lane knows one of the next 32 pages, and one of the 32 behind those.
-        page, piece_place, index = self.look_up(a, window, place, first + a.lane * step, stop)
-        next_page, next_place, next_index = page, piece_place, index
+        page = self.look_up(a, window, place, first + a.lane * step, stop)
+        next_page = page
         for ahead in cutlass.range_constexpr(c.stages):
             if ahead < count:
                 to = slot + ahead
                 to = to - c.stages if to >= c.stages else to
                 self.ask(a, ring, barriers, to, cute.arch.shuffle_sync(page, ahead), part)
-        self.stamp(a, 2)
         self.convert_queries(a, columns, operand)
 
         for i in cutlass.range(count, unroll=1):
             at = i % 32
             if at == 0 and i > 0:
-                page, piece_place, index = next_page, next_place, next_index
+                page = next_page
             if at == 8 and i + 24 < count:
-                next_page, next_place, next_index = self.look_up(
-                    a, window, piece_place, first + (i + 24 + a.lane) * step, stop
-                )
+                next_page = self.look_up(a, window, place, first + (i + 24 + a.lane) * step, stop)
             this_page = cute.arch.shuffle_sync(page, at)
-            this_place = cute.arch.shuffle_sync(piece_place, at)
-            this_index = cute.arch.shuffle_sync(index, at)
             piece = first + i * step
-            if piece - this_index != current:
-                current, columns, seen_by_all = self.load_queries(a, this_place, piece, operand, last_visible)
+            if piece >= tile_end:
+                place = self.place_of(a, place, piece)
+                tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, piece, operand, last_visible)
                 self.convert_queries(a, columns, operand)
-            if i == 0:
-                self.stamp(a, 3)
             atoms.barrier_wait(barriers + slot * 8, parity)
-            if i == 0:
-                self.stamp(a, 4)
             if this_page >= 0 and this_page < a.num_pages:
                 self.score_part(
                     a,
@@ -369,7 +352,7 @@ class IndexerScanSm90:
                     last_visible,
                     columns,
                     seen_by_all,
-                    this_index * PAGE + part * c.tokens,
+                    (piece - tile_begin) * PAGE + part * c.tokens,
                     piece - low,
                 )
             cute.arch.sync_warp()
@@ -381,18 +364,16 @@ class IndexerScanSm90:
             if slot == c.stages:
                 slot = Int32(0)
                 parity = parity ^ 1
-        self.stamp(a, 5)
         cute.arch.sync_threads()
-        self.stamp(a, 6)
         return slot, parity
 
     @cute.jit
     def look_up(self, a, window: Int32, place: Int32, piece: Int32, stop: Int32):
-        """Page id as the table has it, place of the request, and block of a piece of work; page -1 from `stop` on.
+        """Page id of a piece of work as the table has it; -1 from `stop` on. Nothing waits for the table here.
 
-        place: of the piece's request, or of one before. Nothing waits for the table here.
+        place: of the piece's request, or of one before.
         """
-        page, index = Int32(-1), Int32(0)
+        page = Int32(-1)
         if piece < stop:
             place = self.place_of(a, place, piece)
             pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
@@ -400,7 +381,7 @@ class IndexerScanSm90:
             index = within - self.tile_of(within, pages) * pages
             row = a.block_table + Int64(window + place) * (a.table_stride * 4)
             page = Int32(atoms.ldg_constant_u32(row + Int64(index) * 4))
-        return page, place, index
+        return page
 
     @cute.jit
     def ask(self, a, ring: Int32, barriers: Int32, slot: Int32, page: Int32, part: Int32):
@@ -423,8 +404,8 @@ class IndexerScanSm90:
     def load_queries(self, a, place: Int32, piece: Int32, operand, last_visible):
         """Asks for the queries of a piece's tile; the last position that each of the lane's columns sees.
 
-        Gives the tile's first piece, the columns of the request from the tile on, and the last position that all of
-        them see.
+        Gives the tile's first piece and the one behind its last, the columns of the request from the tile on, and the
+        last position that all of them see.
         """
         c = self.config
         begin, tokens, position = self.query_rows(a, place)
@@ -447,7 +428,8 @@ class IndexerScanSm90:
                 pair = tile * c.columns + 8 * n + 2 * t + i
                 seen = position + work.divide(pair, a.heads_magic)
                 last_visible[2 * n + i] = seen if 8 * n + 2 * t + i < columns else Int32(-1)
-        return request_begin + tile * pages, columns, position + work.divide(tile * c.columns, a.heads_magic)
+        tile_begin = request_begin + tile * pages
+        return tile_begin, tile_begin + pages, columns, position + work.divide(tile * c.columns, a.heads_magic)
 
     @cute.jit
     def convert_queries(self, a, columns: Int32, operand):
@@ -472,14 +454,20 @@ class IndexerScanSm90:
         codes = stage + keys.lane_offset(c.index_format, a.lane)
         scales = stage + (c.tokens * keys.row_bytes(c.index_format) + (a.lane // 4) * 8 + (a.lane % 4) * 2)
         best = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Float32)
-        limit = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
         for i in cutlass.range_constexpr(2 * self.tiles):
             best[i] = -Float32.inf
-            limit[i] = last_visible[i] - position - a.lane // 4
+        own = position + a.lane // 4
         if position + (c.tokens - 1) <= seen_by_all:
-            self.score_rows(a, codes, scales, operand, columns, best, limit, c.unroll, False)
+            # A decode step in a batch for verification has columns for one tile only.
+            if cutlass.const_expr(self.tiles > 1):
+                if columns <= 8:
+                    self.score_rows(a, codes, scales, operand, best, last_visible, own, 1, False)
+                else:
+                    self.score_rows(a, codes, scales, operand, best, last_visible, own, self.tiles, False)
+            else:
+                self.score_rows(a, codes, scales, operand, best, last_visible, own, 1, False)
         else:
-            self.score_rows(a, codes, scales, operand, columns, best, limit, 1, True)
+            self.score_rows(a, codes, scales, operand, best, last_visible, own, self.tiles, True)
         self.raise_scores(a, best, row)
 
     @cute.jit
@@ -489,53 +477,56 @@ class IndexerScanSm90:
         codes: Int32,
         scales: Int32,
         operand,
-        columns: Int32,
         best,
-        limit,
-        unroll: cutlass.Constexpr,
+        last_visible,
+        position: Int32,
+        tiles: cutlass.Constexpr,
         masked: cutlass.Constexpr,
     ):
-        """Raises best[2 n + i], the maxima of the lane's columns, to the scores of its tokens in the stage.
+        """Raises best[2 n + i], the maxima of the lane's columns in the first `tiles`, to the scores of its tokens.
 
-        masked: a token counts only if its place among those of its lane is at most limit[2 n + i].
+        position: of the lane's first token. masked: a token counts only up to position last_visible[2 n + i].
         """
         c = self.config
-        rows = 16 * unroll
-        for turn in cutlass.range(c.tokens // rows, unroll=1):
-            for m in cutlass.range_constexpr(unroll):
-                upper = keys.load_row(c.index_format, codes, scales, 16 * m, a.factors)
-                lower = keys.load_row(c.index_format, codes, scales, 16 * m + 8, a.factors)
-                for n in cutlass.range_constexpr(self.tiles):
-                    if cutlass.const_expr(n == 0):
-                        self.multiply(upper, lower, operand, best, limit, turn * rows + 16 * m, n, masked)
-                    else:
-                        if 8 * n < columns:
-                            self.multiply(upper, lower, operand, best, limit, turn * rows + 16 * m, n, masked)
-            codes = codes + rows * keys.row_bytes(c.index_format)
-            scales = scales + rows * 8
+        for m in cutlass.range(c.tokens // 16, unroll=1):
+            upper = keys.load_row(c.index_format, codes, scales, 0, a.factors)
+            lower = keys.load_row(c.index_format, codes, scales, 8, a.factors)
+            for n in cutlass.range_constexpr(0, tiles, c.together):
+                self.multiply(
+                    upper, lower, operand, best, last_visible, position + 16 * m, n, min(tiles - n, c.together), masked
+                )
+            codes = codes + 16 * keys.row_bytes(c.index_format)
+            scales = scales + 16 * 8
 
     @cute.jit
     def multiply(
-        self, upper, lower, operand, best, limit, first: Int32, n: cutlass.Constexpr, masked: cutlass.Constexpr
+        self,
+        upper,
+        lower,
+        operand,
+        best,
+        last_visible,
+        position: Int32,
+        begin: cutlass.Constexpr,
+        tiles: cutlass.Constexpr,
+        masked: cutlass.Constexpr,
     ):
-        """The 16 tokens from the `first` on with the 8 columns of n."""
-        zeros = (Float32(0.0), Float32(0.0), Float32(0.0), Float32(0.0))
-        sums = [zeros] * self.config.chains
+        """16 tokens, the lane's first at `position`, with `tiles` tiles of 8 columns from `begin` on, side by side."""
+        sums = [(Float32(0.0), Float32(0.0), Float32(0.0), Float32(0.0))] * tiles
         kind = keys.operand_kind(self.config.index_format)
         for step in cutlass.range_constexpr(keys.STEPS):
             left = (upper[2 * step], lower[2 * step], upper[2 * step + 1], lower[2 * step + 1])
-            right = (operand[16 * n + 2 * step], operand[16 * n + 2 * step + 1])
-            chain = step % self.config.chains
-            sums[chain] = atoms.mma(kind, left, right, sums[chain])
-        for half in cutlass.range_constexpr(2):
-            for i in cutlass.range_constexpr(2):
-                score = sums[0][2 * half + i]
-                if cutlass.const_expr(self.config.chains == 2):
-                    score = score + sums[1][2 * half + i]
-                raised = atoms.max_f32(best[2 * n + i], score)
-                if cutlass.const_expr(masked):
-                    raised = raised if first + 8 * half <= limit[2 * n + i] else best[2 * n + i]
-                best[2 * n + i] = raised
+            for n in cutlass.range_constexpr(tiles):
+                at = 16 * (begin + n) + 2 * step
+                sums[n] = atoms.mma(kind, left, (operand[at], operand[at + 1]), sums[n])
+        for n in cutlass.range_constexpr(tiles):
+            for half in cutlass.range_constexpr(2):
+                for i in cutlass.range_constexpr(2):
+                    at = 2 * (begin + n) + i
+                    raised = atoms.max_f32(best[at], sums[n][2 * half + i])
+                    if cutlass.const_expr(masked):
+                        raised = raised if position + 8 * half <= last_visible[at] else best[at]
+                    best[at] = raised
 
     @cute.jit
     def raise_scores(self, a, best, row: Int32):
@@ -572,12 +563,15 @@ class IndexerScanSm90:
     # Choosing.
 
     @cute.jit
-    def choose(self, a, place: Int32, begin: Int32, low: Int32, stop: Int32) -> Int32:
+    def choose(self, a, place: Int32, begin: Int32, end: Int32, low: Int32, stop: Int32) -> Int32:
         """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column.
 
         Gives the place of the request of `stop`, if it is in the window.
         """
         c = self.config
+        # If the run takes several tables, a list that one request has carried here may be taken by the next one. Then
+        # one warp has all of a column, in order; else the columns of all requests go round.
+        alone = low == begin and stop == end
         piece, turn = low, Int32(0)
         while piece < stop:
             request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
@@ -609,11 +603,11 @@ class IndexerScanSm90:
                 )
                 self.choose_column(a, s)
                 column = column + c.warps
-            turn = (turn + columns) % c.warps
+            turn = (turn + columns) % c.warps if alone else Int32(0)
+            cute.arch.sync_warp()
             piece = upto
             if piece < Int32(atoms.lds_u32(a.w_begin + 4 * c.threads)):
                 place = self.place_of(a, place, piece)
-        self.stamp(a, 7)
         return place
 
     def list_address(self, a, side: Int32, column: Int32) -> Int64:

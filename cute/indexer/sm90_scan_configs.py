@@ -14,8 +14,10 @@ PAGE_BYTES = {"nvfp4": 9216, "fp8": 16384, "bf16": 32768}
 
 @dataclass(frozen=True)
 class Config:
-    """index_format: of the keys. columns: (query token, head) pairs a tile, a multiple of 8. warps: each scans pages
-    of its own. tokens: of a page that a warp takes at a time. stages: of its ring. pages: scored between selections.
+    """index_format: of the keys. columns: (query token, head) pairs a tile, a power of two of at least 8.
+
+    warps: each scans pages of its own. tokens: of a page that a warp takes at a time. stages: of its ring. pages:
+    scored between selections. together: tiles of 8 columns whose products are formed side by side.
     """
 
     index_format: str
@@ -24,13 +26,11 @@ class Config:
     tokens: int
     stages: int
     pages: int
-    unroll: int = 1
-    chains: int = 1
-    variant: str = ""
+    together: int = 4
 
     @property
     def name(self) -> str:
-        return f"scan_{self.index_format}_{self.columns}{self.variant}"
+        return f"scan_{self.index_format}_{self.columns}"
 
     @property
     def parts(self) -> int:
@@ -48,7 +48,7 @@ class Config:
     @property
     def bound(self) -> int:
         """Threads that the compiler must leave registers for: with few columns also those of a merge that waits."""
-        return self.threads + {8: 96, 16: 64}.get(self.columns, 0)
+        return self.threads + (96 if self.columns == 8 else 0)
 
     @property
     def ring_bytes(self) -> int:
@@ -106,13 +106,12 @@ FAMILY = Family(
     arguments=ARGUMENTS,
     configs=(
         Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512),
-        Config("nvfp4", 16, warps=12, tokens=64, stages=3, pages=512),
+        Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512),
         Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
         Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256),
         Config("fp8", 8, warps=12, tokens=64, stages=2, pages=512),
         Config("fp8", 16, warps=12, tokens=64, stages=2, pages=256),
         Config("fp8", 32, warps=12, tokens=32, stages=3, pages=256),
-        Config("fp8", 64, warps=8, tokens=64, stages=2, pages=256),
         Config("bf16", 8, warps=12, tokens=32, stages=2, pages=512),
         Config("bf16", 16, warps=12, tokens=32, stages=2, pages=256),
         Config("bf16", 32, warps=8, tokens=32, stages=2, pages=256),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msa_ops.nvidia import sparse_attention_limits
+from msa_ops.nvidia import indexer_limits, sparse_attention_limits
 from msa_ops.registry import STORE, Backend, Band, Between, Numerics, OneOf
 
 BACKENDS = (
@@ -22,10 +22,11 @@ BACKENDS = (
         archs=frozenset({"sm_90a"}),
         band=Band.SPECIALIZED,
         limits=(
-            ("q_dtype", OneOf("bfloat16", "float8_e4m3fn")),
+            ("q_dtype", OneOf("bfloat16", "float16", "float8_e4m3fn")),
             ("index_format", OneOf("nvfp4", "fp8", "bf16")),
             ("rounding", OneOf("exact")),
         ),
+        predicate=indexer_limits.refusals,
         numerics=Numerics(rounding=("exact",)),
         compiled=True,
         workspace="msa_ops.nvidia.indexer:workspace",
