@@ -18,14 +18,13 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.indexer import atoms, keys, queries, ranking, work
+from msa_ops.cute.indexer.choosing import Choosing
 from msa_ops.cute.indexer.sm90_scan_configs import Config
 
 PAGE = work.PAGE
-CHUNKS = 8
-"""Chunks of 32 keys that a warp looks at together."""
 
 
-class IndexerScanSm90:
+class IndexerScanSm90(Choosing):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.tiles = config.columns // 8
@@ -559,172 +558,6 @@ class IndexerScanSm90:
 
     def entry(self, a, column: Int32, row: Int32) -> Int32:
         return a.scores + (column * (self.config.pages + 1) + row) * 4
-
-    # Choosing.
-
-    @cute.jit
-    def choose(self, a, place: Int32, begin: Int32, end: Int32, low: Int32, stop: Int32) -> Int32:
-        """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column.
-
-        Gives the place of the request of `stop`, if it is in the window.
-        """
-        c = self.config
-        # If the run takes several tables, a list that one request has carried here may be taken by the next one. Then
-        # one warp has all of a column, in order; else the columns of all requests go round.
-        alone = low == begin and stop == end
-        piece, turn = low, Int32(0)
-        while piece < stop:
-            request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
-            pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-            query_begin, tokens, position = self.query_rows(a, place)
-            tile = self.tile_of(piece - request_begin, pages)
-            tile_begin = request_begin + tile * pages
-            tile_end = tile_begin + pages
-            upto = stop if stop < tile_end else tile_end
-            columns = tokens * a.num_heads - tile * c.columns
-            columns = Int32(c.columns) if columns > c.columns else columns
-            column = a.warp - turn
-            column = column + c.warps if column < 0 else column
-            while column < columns:
-                pair = tile * c.columns + column
-                token = work.divide(pair, a.heads_magic)
-                head = pair - token * a.num_heads
-                output = Int64(query_begin + token) * a.out_token_stride + Int64(head) * a.out_head_stride
-                opened = tile_begin >= begin
-                s = SimpleNamespace(
-                    table=self.entry(a, column, piece - low),
-                    entries=upto - piece,
-                    block=piece - tile_begin,
-                    visible=self.visible_blocks(a, position + token),
-                    direct=opened and upto == tile_end,
-                    carries=piece > (begin if begin > tile_begin else tile_begin),
-                    output=a.block_ids + output * 4,
-                    list=self.list_address(a, Int32(1) if opened else Int32(0), column),
-                )
-                self.choose_column(a, s)
-                column = column + c.warps
-            turn = (turn + columns) % c.warps if alone else Int32(0)
-            cute.arch.sync_warp()
-            piece = upto
-            if piece < Int32(atoms.lds_u32(a.w_begin + 4 * c.threads)):
-                place = self.place_of(a, place, piece)
-        return place
-
-    def list_address(self, a, side: Int32, column: Int32) -> Int64:
-        return a.workspace + Int64(((a.block * 2 + side) * self.config.columns + column) * a.topk) * 8
-
-    @cute.jit
-    def visible_blocks(self, a, position: Int32) -> Int32:
-        blocks = Int32(0) if position < 0 else (position >> 7) + 1
-        return a.max_blocks if blocks > a.max_blocks else blocks
-
-    @cute.jit
-    def choose_column(self, a, s):
-        """The best of one column's entries (and of its list so far), to the result or to its list."""
-        exist = s.visible - s.block
-        exist = s.entries if exist > s.entries else exist
-        exist = Int32(0) if exist < 0 else exist
-        written = Int32(0)
-        if exist <= a.topk and not s.carries:
-            at = a.lane
-            while at < exist:
-                self.put(s, at, s.block + at, self.key_at(a, s, at))
-                at = at + 32
-            written = exist
-        else:
-            if exist <= CHUNKS * 32 and not s.carries:
-                keys = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Uint32)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    at = u * 32 + a.lane
-                    keys[u] = atoms.lds_u32_if(at < exist, s.table + at * 4)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    at = u * 32 + a.lane
-                    key = ranking.key_of_block(keys[u], s.block + at, s.visible, a.init_blocks, a.local_blocks)
-                    keys[u] = key if at < exist else Uint32(0)
-                low, ties = ranking.threshold(keys, CHUNKS, a.topk)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    written, ties = self.keep(a, s, s.block + u * 32 + a.lane, keys[u], low, written, ties)
-            else:
-                written = self.choose_of_many(a, s, exist)
-        at = written + a.lane
-        while at < a.topk:
-            self.put(s, at, Int32(-1), Uint32(0))
-            at = at + 32
-
-    @cute.jit
-    def key_at(self, a, s, at: Int32) -> Uint32:
-        score = atoms.lds_u32(s.table + at * 4)
-        return ranking.key_of_block(score, s.block + at, s.visible, a.init_blocks, a.local_blocks)
-
-    @cute.jit
-    def put(self, s, at: Int32, block: Int32, key: Uint32):
-        """An entry of the result or of the list."""
-        if s.direct:
-            atoms.stg_u32(s.output + Int64(at) * 4, block)
-        else:
-            atoms.stg_u32x2(s.list + Int64(at) * 8, Uint32(block), key)
-
-    @cute.jit
-    def keep(self, a, s, block: Int32, key: Uint32, low: Uint32, written: Int32, ties: Int32):
-        """Writes those of a warp's 32 keys that are chosen behind the `written` ones; both counts go on."""
-        place, chosen, equal = ranking.ranks(key, low, ties, a.lane)
-        if place >= 0:
-            self.put(s, written + place, block, key)
-        return written + chosen, ties - equal
-
-    @cute.jit
-    def choose_of_many(self, a, s, exist: Int32) -> Int32:
-        """As many entries as there are, behind those of the list if it carries some. Gives how many were written."""
-        carried = a.topk if s.carries else Int32(0)
-        lowest, highest = Uint32(ranking.TOP), Uint32(0)
-        at = a.lane
-        while at < exist:
-            lowest, highest = ranking.see(self.key_at(a, s, at), lowest, highest)
-            at = at + 32
-        at = a.lane
-        while at < carried:
-            _, key = atoms.ldg_u32x2(s.list + Int64(at) * 8)
-            lowest, highest = ranking.see(key, lowest, highest)
-            at = at + 32
-        seen = self.count_of_many(a, s, exist, carried, Uint32(1))
-        forced = self.count_of_many(a, s, exist, carried, Uint32(ranking.HIGHEST_SCORE + 1))
-        low, high = ranking.bounds(seen, forced, lowest, highest, a.topk)
-        while low < high:
-            parts = ranking.between(low, high)
-            counts = tuple(self.count_of_many(a, s, exist, carried, part) for part in parts)
-            low, high = ranking.narrow(low, high, parts, counts, a.topk)
-        ties = a.topk - self.count_of_many(a, s, exist, carried, low + Uint32(1))
-
-        written, chunk = Int32(0), Int32(0)
-        while chunk < carried:
-            block, key = Uint32(0), Uint32(0)
-            if chunk + a.lane < carried:
-                block, key = atoms.ldg_u32x2(s.list + Int64(chunk + a.lane) * 8)
-            cute.arch.sync_warp()  # the list is rewritten in place, never ahead of what was read
-            written, ties = self.keep(a, s, Int32(block), key, low, written, ties)
-            chunk = chunk + 32
-        chunk = Int32(0)
-        while chunk < exist and written < a.topk:
-            at = chunk + a.lane
-            key = self.key_at(a, s, at) if at < exist else Uint32(0)
-            written, ties = self.keep(a, s, s.block + at, key, low, written, ties)
-            chunk = chunk + 32
-        return written
-
-    @cute.jit
-    def count_of_many(self, a, s, exist: Int32, carried: Int32, least: Uint32) -> Int32:
-        """How many keys are >= least, which is not 0."""
-        count = Int32(0)
-        at = a.lane
-        while at < exist:
-            count = count + (Int32(1) if self.key_at(a, s, at) >= least else Int32(0))
-            at = at + 32
-        at = a.lane
-        while at < carried:
-            _, key = atoms.ldg_u32x2(s.list + Int64(at) * 8)
-            count = count + (Int32(1) if key >= least else Int32(0))
-            at = at + 32
-        return ranking.warp_sum(count)
 
 
 def trace(config: Config):
