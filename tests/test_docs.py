@@ -37,10 +37,14 @@ def test_the_plugin_example_is_right() -> None:
     assert backend.op in STORE.ops()
     assert {name for name, _ in backend.limits} <= set(STORE.op(backend.op).facts_type.__dataclass_fields__)
     exec(compile(target, "docs/registry.md", "exec"), names)
-    args = STORE.op("rms_norm").generate(0, dtype="float32", hidden=64)
-    out = torch.empty_like(args.x)
-    names["run"](args, (out,))
-    torch.testing.assert_close(out, msa_ops.rms_norm(args.x, args.weight))
+    for options in ({}, {"residual": True}, {"gemma": False}, {"dtype": "bfloat16"}):
+        given = {"dtype": "float32", "hidden": 64, **options}
+        args, same = (STORE.op("rms_norm").generate(0, **given) for _ in range(2))
+        out = torch.empty_like(args.x)
+        names["run"](args, (out,))
+        expected = msa_ops.rms_norm(same.x, same.weight, gemma=same.gemma, residual=same.residual)
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(args.residual, same.residual)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

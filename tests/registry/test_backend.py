@@ -24,6 +24,7 @@ def test_limits_accept_and_say_what_they_accept() -> None:
         {"target": "no_colon"},
         {"api_version": 99},
         {"archs": frozenset()},
+        {"archs": frozenset({"sm_90"})},
     ],
 )
 def test_malformed_records_are_refused(change: dict[str, object]) -> None:

@@ -234,3 +234,20 @@ def test_a_workspace_is_made_or_must_be_large_enough() -> None:
             msa_ops.select_blocks(scores, count, workspace=given.view(torch.int8))
     finally:
         STORE.remove_backend("select_blocks", "choosing")
+
+
+def kaputt(args: object, outs: tuple[torch.Tensor, ...]) -> None:
+    raise ValueError("kaputt")
+
+
+def test_an_error_of_a_backend_names_it() -> None:
+    record = Backend(
+        op="rms_norm", name="kaputt", target=f"{__name__}:kaputt", archs=frozenset({"cpu"}), band=Band.PORTABLE
+    )
+    STORE.add_backend(record)
+    try:
+        with pytest.raises(ValueError, match="kaputt") as error:
+            msa_ops.rms_norm(torch.ones(2, 8), torch.zeros(8))
+    finally:
+        STORE.remove_backend("rms_norm", "kaputt")
+    assert error.value.__notes__ == ["raised by backend 'kaputt' of rms_norm"]

@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
     for option, value in (("chunk", args.chunk), ("max-new-tokens", args.max_new_tokens), ("pages", args.pages)):
         if value is not None and not 1 <= value < 2**31:
             raise ValueError(f"--{option}: {value}; accepted: 1 to 2^31 - 1")
-    config = ModelConfig.from_file(Path(args.model)) if Path(args.model).is_dir() else None
+    if not Path(args.model).is_dir():
+        raise ValueError(f"{args.model}: not a folder")
+    config = ModelConfig.from_file(Path(args.model))
     tokenizer = _tokenizer(Path(args.model)) if args.prompt or (Path(args.model) / "tokenizer.json").is_file() else None
     prompts = _prompts(args, config, tokenizer)
     Sampling(seed=args.seed + len(prompts) - 1)

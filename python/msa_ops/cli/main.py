@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return BROKEN_PIPE
     except (ValueError, NotImplementedError, OSError, BackendLoadError) as error:
-        return _fail(str(error))
+        return _fail("; ".join([str(error), *getattr(error, "__notes__", ())]))
     except (MemoryError, RuntimeError) as error:
         text = str(error)
         if not (isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(text)):

@@ -101,6 +101,9 @@ class Backend:
             raise RegistrationError(
                 f"backend {self.name!r} speaks API version {self.api_version}; this msa_ops speaks {API_VERSION}"
             )
+        for arch in self.archs:
+            if re.fullmatch(r"sm_(9\d|1\d\d)", arch):
+                raise RegistrationError(f"backend {self.name!r}: arch {arch!r}; accepted: with its suffix, as {arch}a")
         if not self.archs:
             raise RegistrationError(f"backend {self.name!r}: archs is empty")
 

@@ -200,10 +200,14 @@ _POOLED = frozenset({"kv_cache", "index_cache"})
 def execute(backend: Backend, spec: OpSpec, call: Any, outs: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
     """Runs a chosen backend on checked arguments. Autocast does not reach inside: an op fixes its own precision."""
     function = backend.load()
-    if torch._C._is_any_autocast_enabled():
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            return _execute(function, backend, spec, call, outs)
-    return _execute(function, backend, spec, call, outs)
+    try:
+        if torch._C._is_any_autocast_enabled():
+            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                return _execute(function, backend, spec, call, outs)
+        return _execute(function, backend, spec, call, outs)
+    except Exception as error:
+        error.add_note(f"raised by backend {backend.name!r} of {spec.name}")
+        raise
 
 
 def _execute(
