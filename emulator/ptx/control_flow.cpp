@@ -28,11 +28,15 @@ Graph blocks_of(const std::vector<Instruction>& code) {
   }
   const auto end = static_cast<std::uint32_t>(graph.first.size() - 1);
   graph.successors.resize(graph.first.size());
+  std::uint32_t last_return = size;  // the regular end of the kernel; others are early ones
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (code[i].form->control == Form::Control::kReturn && !code[i].guard.present) last_return = i;
+  }
   for (std::uint32_t block = 0; block < end; ++block) {
     const Instruction& last = code[graph.first[block + 1] - 1];
     auto& out = graph.successors[block];
     if (last.form->control == Form::Control::kBranch) out.push_back(block_at[last.target]);
-    if (last.form->control == Form::Control::kReturn) out.push_back(end);
+    if (graph.first[block + 1] - 1 == last_return) out.push_back(end);
     if (last.form->control == Form::Control::kNone || last.guard.present) out.push_back(block + 1);
   }
   return graph;
@@ -95,8 +99,12 @@ void find_reconvergence(std::vector<Instruction>& instructions) {
   }
   for (std::uint32_t block = 0; block < end; ++block) {
     Instruction& last = instructions[graph.first[block + 1] - 1];
-    if (last.form->control == Form::Control::kBranch) {
-      last.reconvergence = graph.first[dominator[block] == count ? end : dominator[block]];
+    if (last.form->control != Form::Control::kBranch) continue;
+    last.reconvergence = graph.first[dominator[block] == count ? end : dominator[block]];
+    if (last.reconvergence == instructions.size()) continue;
+    const Instruction& meet = instructions[last.reconvergence];
+    if (meet.form->control == Form::Control::kReturn && !meet.guard.present) {
+      last.reconvergence = static_cast<std::uint32_t>(instructions.size());
     }
   }
 }

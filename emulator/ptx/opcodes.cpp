@@ -25,7 +25,7 @@ std::string without_implied(const std::string& opcode) {
   for (std::size_t at = 0; at < opcode.size();) {
     const std::size_t end = std::min(opcode.find('.', at), opcode.size());
     const std::string_view part = std::string_view(opcode).substr(at, end - at);
-    if (!is_implied(part)) kept += (kept.empty() ? "" : ".") + std::string(part);
+    if (!is_implied(part)) kept += (kept.empty() ? "" : ".") + std::string(part == "shared::cta" ? "shared" : part);
     at = end + 1;
   }
   return kept;

@@ -6,8 +6,6 @@
 namespace msa_ops::emulator::ptx {
 namespace {
 
-constexpr std::uint32_t kNever = UINT32_MAX;
-
 int lowest(Mask lanes) { return __builtin_ctz(lanes); }
 
 }  // namespace
@@ -26,8 +24,9 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
 void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
   live_ = initial_lanes_;
-  paths_.assign(1, {0, kNever, live_});
+  paths_.assign(1, {0, static_cast<std::uint32_t>(kernel_.instructions().size()), live_});
   at_ = 0;
+  parked_ = 0;
   waiting_ = false;
   const auto& shape = block_.shape();
   auto* rows = reinterpret_cast<std::uint32_t(*)[kLanes]>(special_.data());
@@ -63,31 +62,48 @@ void PtxWarp::start() {
 
 WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& executed) {
   const std::vector<Instruction>& code = kernel_.instructions();
-  try {
-    while (executed < instructions) {
-      Path& path = paths_.back();
-      if (path.next == path.reconvergence) {
-        paths_.pop_back();  // the entry below continues here with all its lanes
-        continue;
-      }
-      if (path.next >= code.size()) {
-        leave(path.lanes);
-      } else {
-        at_ = path.next++;
-        ++counts_[at_];
-        ++executed;
+  while (executed < instructions) {
+    Path& path = paths_.back();
+    if (path.next >= code.size()) {
+      leave(path.lanes);
+    } else if (path.next == path.reconvergence) {
+      paths_.pop_back();  // the entry below continues here with all its lanes
+    } else {
+      at_ = path.next++;
+      ++executed;
+      try {
         step(code[at_]);
-      }
-      if (paths_.empty()) return State::kDone;
-      if (waiting_) {
-        waiting_ = false;
-        return State::kWaiting;
+        ++counts_[at_];
+        parked_ = 0;
+      } catch (const Violation& violation) {
+        if (violation.kind != FaultKind::kDivergence || !let_others_go_first()) throw Fault(violation, place());
       }
     }
-  } catch (const Violation& violation) {
-    throw Fault(violation, place());
+    if (paths_.empty()) return State::kDone;
+    if (waiting_) {
+      waiting_ = false;
+      return State::kWaiting;
+    }
   }
   return State::kReady;
+}
+
+// The path on top is at an instruction that wants lanes of other paths, and has done nothing of it. They may come to
+// the same place, or end, so they run first if they do not wait for this path. False if all of them have tried.
+bool PtxWarp::let_others_go_first() {
+  const std::size_t end = kernel_.instructions().size();
+  if (std::any_of(paths_.begin(), paths_.end(), [&](const Path& path) { return path.reconvergence != end; })) return false;
+  const Path path{at_, paths_.back().reconvergence, paths_.back().lanes};
+  paths_.pop_back();
+  for (Path& other : paths_) {
+    if (other.next == at_) {
+      other.lanes |= path.lanes;
+      parked_ = 0;
+      return true;
+    }
+  }
+  paths_.insert(paths_.begin(), path);
+  return ++parked_ < paths_.size();
 }
 
 void PtxWarp::step(const Instruction& instruction) {

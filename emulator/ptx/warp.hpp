@@ -56,13 +56,15 @@ class PtxWarp : public WarpProgram {
   void wait() { waiting_ = true; }  // the turn ends after this instruction
 
  private:
-  // Lanes that are together. Those of one entry wait for those of the entries above it.
+  // Lanes that are together. Those of one entry wait for those of the entries above it, unless they meet again
+  // nowhere: paths whose reconvergence is the end of the kernel are independent of each other.
   struct Path {
     std::uint32_t next;
     std::uint32_t reconvergence;
     Mask lanes;
   };
   void step(const Instruction& instruction);
+  bool let_others_go_first();
   [[noreturn]] void report_uninitialized(const Instruction& instruction, Mask lanes) const;
 
   const Kernel& kernel_;
@@ -79,6 +81,7 @@ class PtxWarp : public WarpProgram {
   Mask live_ = 0;
   Mask undefined_ = 0;
   bool waiting_ = false;
+  std::size_t parked_ = 0;               // paths in a row that could not go on
   std::uint64_t global_read_ = 0;
   std::uint64_t global_written_ = 0;
 };

@@ -44,7 +44,11 @@ def apply(instruction: str, out: str, *operands: NDArray[np.generic]) -> NDArray
     names["D"] = _register(8, dtype.itemsize)
     text = " ".join(names.get(part.rstrip(","), part.rstrip(",")) + ("," if part.endswith(",") else "")
                     for part in instruction.split())  # fmt: skip
-    body += [text + ";", *_address(len(operands), dtype.itemsize), f"st.global.b{8 * dtype.itemsize} [%rd20], {names['D']};"]
+    body += [
+        text + ";",
+        *_address(len(operands), dtype.itemsize),
+        f"st.global.b{8 * dtype.itemsize} [%rd20], {names['D']};",
+    ]
     padded = -(-count // 32) * 32
     arrays = [np.pad(operand.reshape(-1), (0, padded - count), mode="edge") for operand in operands]
     result = np.zeros(padded, dtype)

@@ -25,7 +25,7 @@ def test_integers(source: str) -> None:
     for target in INTEGERS:
         if target == source:
             continue
-        out = f"{dtype_of(target)[:-len(target[1:])]}{max(16, int(target[1:]))}"
+        out = f"{dtype_of(target)[: -len(target[1:])]}{max(16, int(target[1:]))}"
         got = apply(f"cvt.{target}.{source} D, A", out, held)
         np.testing.assert_array_equal(got, a.astype(dtype_of(target)).astype(out), target)
 
@@ -106,7 +106,9 @@ def test_e4m3() -> None:
     grid = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
     grid = np.sort(grid[np.isfinite(grid)])
     ties = (grid[:-1] + grid[1:]) / 2
-    around = np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf)), grid])
+    around = np.concatenate(
+        [ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf)), grid]
+    )
     a, b = np.concatenate([a, around]), np.concatenate([b, around[::-1]])
     got = apply("cvt.rn.satfinite.e4m3x2.f32 D, A, B", "uint16", a, b)
     np.testing.assert_array_equal(got, e4m3(a) << 8 | e4m3(b))

@@ -54,7 +54,7 @@ CASES = {
     "shared_alignment": Case("misaligned", "st.shared.b32 [buffer+2], %r0; // here", "st.shared.b32 [buffer+4], %r0;", 0),
     "divergent_barrier": Case(
         "divergence",
-        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nbar.sync 0; // here\nDONE:",
+        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nbar.sync 0; // here\nDONE:\nadd.s32 %r1, %r0, 1;",
         "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nadd.s32 %r1, %r0, 1;\nDONE:\nbar.sync 0;",
         0, 1,
     ),
@@ -75,9 +75,15 @@ CASES = {
     "barrier_threads": Case("barrier", "bar.sync 0, 40; // here", "bar.sync 0, 64;"),
     "shuffle_apart": Case(
         "divergence",
-        "and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n@%p1 bra DONE;\nshfl.sync.idx.b32 %r2, %r0, 0, 31, -1; // here\nDONE:",
+        "and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n@%p1 bra DONE;\nshfl.sync.idx.b32 %r2, %r0, 0, 31, -1; // here\nDONE:\nadd.s32 %r1, %r0, 1;",
         "and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n@%p1 bra DONE;\nshfl.sync.idx.b32 %r2, %r0, 1, 31, 0xaaaaaaaa;\nDONE:",
         0,
+    ),
+    "two_barriers": Case(
+        "divergence",
+        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra LOW;\nbar.sync 0; // here\nret;\nLOW:\nbar.sync 0;",
+        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bra LOW;\nbar.sync 0; ret;\nLOW:\nbar.sync 0;",
+        0, 1,
     ),
     "shuffle_stranger": Case("divergence", "shfl.sync.idx.b32 %r2, %r0, 0, 31, 0x7fffffff; // here", "shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", 31),
     "shuffle_from_outside": Case(

@@ -82,7 +82,9 @@ def test_fma_rounds_once() -> None:
 
 def test_fma_special() -> None:
     inf, nan = np.inf, np.nan
-    a, b, c = np.array([[inf, 0, 1], [inf, 1, -inf], [inf, 1, 1], [nan, 1, 1], [1, 1, nan], [2, 3, -inf]], np.float32).T.copy()
+    a, b, c = np.array(
+        [[inf, 0, 1], [inf, 1, -inf], [inf, 1, 1], [nan, 1, 1], [1, 1, nan], [2, 3, -inf]], np.float32
+    ).T.copy()
     same_bits(apply("fma.rn.f32 D, A, B, C", "float32", a, b, c), np.array([nan, nan, inf, nan, nan, -inf], np.float32))
 
 
@@ -169,5 +171,7 @@ def test_joined_comparison_and_predicates() -> None:
         text = f"setp.lt.u32 %p1, A, B ; setp.eq.b32 %p3, C, 0 ; not.pred %p3, %p3 ; {join}.pred %p4, %p1, %p3 ; "
         got = apply(text + "selp.b32 D, 1, 0, %p4", "uint32", a, b, c)
         np.testing.assert_array_equal(got.astype(bool), function(less, third), join)
-        got = apply(f"setp.ne.b32 %p3, C, 0 ; setp.lt.{join}.u32 %p1, A, B, !%p3 ; selp.b32 D, 1, 0, %p1", "uint32", a, b, c)
+        got = apply(
+            f"setp.ne.b32 %p3, C, 0 ; setp.lt.{join}.u32 %p1, A, B, !%p3 ; selp.b32 D, 1, 0, %p1", "uint32", a, b, c
+        )
         np.testing.assert_array_equal(got.astype(bool), function(less, ~third), join)

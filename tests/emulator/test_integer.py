@@ -88,7 +88,9 @@ def test_bits(bits: int) -> None:
     np.testing.assert_array_equal(apply(f"not.b{bits} D, A", unsigned, a), ~a)
     n = np.arange(a.size, dtype=np.uint32) % 80
     n[-1] = 2**32 - 1
-    np.testing.assert_array_equal(apply(f"shl.b{bits} D, A, B", unsigned, a, n), exact(lambda x, s: x << min(s, bits), unsigned, a, n))
+    np.testing.assert_array_equal(
+        apply(f"shl.b{bits} D, A, B", unsigned, a, n), exact(lambda x, s: x << min(s, bits), unsigned, a, n)
+    )
     for kind, dtype in {"u": unsigned, "b": unsigned, "s": signed}.items():
         got = apply(f"shr.{kind}{bits} D, A, B", dtype, a.view(dtype), n)
         np.testing.assert_array_equal(got, exact(lambda x, s: x >> min(s, bits), dtype, a.view(dtype), n))
@@ -100,7 +102,9 @@ def test_bit_counts(bits: int) -> None:
     reverse = exact(lambda x: int(f"{x:0{bits}b}"[::-1], 2), f"uint{bits}", a)
     np.testing.assert_array_equal(apply(f"brev.b{bits} D, A", f"uint{bits}", a), reverse)
     np.testing.assert_array_equal(apply(f"popc.b{bits} D, A", "uint32", a), exact(int.bit_count, "uint32", a))
-    np.testing.assert_array_equal(apply(f"clz.b{bits} D, A", "uint32", a), exact(lambda x: bits - x.bit_length(), "uint32", a))
+    np.testing.assert_array_equal(
+        apply(f"clz.b{bits} D, A", "uint32", a), exact(lambda x: bits - x.bit_length(), "uint32", a)
+    )
 
 
 @pytest.mark.parametrize("ptx", ["u32", "s32", "u64", "s64"])

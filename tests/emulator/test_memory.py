@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from tests.emulator.programs import kernel, run, run_ptx
 
@@ -11,7 +12,9 @@ RNG = np.random.default_rng(5)
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-@pytest.mark.parametrize("type_", ["b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"])
+@pytest.mark.parametrize(
+    "type_", ["b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"]
+)
 def test_widths(space: str, type_: str) -> None:
     """Sign extension into a 64-bit register, and truncation of a 64-bit register."""
     bits, signed = int(type_[1:]), type_[0] == "s"
@@ -86,7 +89,7 @@ def test_atomics(space: str, name: str) -> None:
     run(body, place, values, old, declarations=".shared .align 8 .b8 buffer[16];")
     function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
                 "xor": np.bitwise_xor}[operation]  # fmt: skip
-    steps = function.accumulate(np.concatenate([first[:1], values]))
+    steps = function.accumulate(np.concatenate([first[:1], values]), dtype=dtype)
     np.testing.assert_array_equal(old, steps[:-1])
     np.testing.assert_array_equal(place, steps[-1:].repeat(2))
 
@@ -146,8 +149,6 @@ def test_parameters() -> None:
 
 
 def test_addresses_inside_data_and_strided_tensors() -> None:
-    import torch
-
     base = torch.arange(64, dtype=torch.int32)
     view = base[::2]
     table = torch.tensor([view.data_ptr()])

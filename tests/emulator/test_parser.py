@@ -49,7 +49,7 @@ def test_unsupported_before_anything_runs(instruction: str) -> None:
     ("add.s32 %r1|%p1, %r2, 1", "an operand of two parts"),
     ("add.s32 %r1, 0f3F8, 1", "8 or 16 hexadecimal digits"),
     ("add.s32 %r1, 12q, 1", "is not an integer"),
-    (".reg .b32 %r1<3>; .reg .b32 %r1", "register `%r1` twice"),
+    (".reg .b32 %q<3>; .reg .b32 %q1", "register `%q1` twice"),
     ("L: mov.b32 %r1, 1; L: mov.b32 %r1, 1", "label `L` twice"),
     ("add.s32 %r1 %r2, 1", "expected `,`, found `%r2`"),
     ("mov.b32 %r1, # 1", "unexpected character '#'"),
@@ -82,7 +82,8 @@ def test_scopes_debug_information_and_hints() -> None:
     text = kernel(
         '.loc 1 2 3\n.pragma "nounroll";\n{ .reg .b32 %r1; mov.b32 %r1, 5; { .reg .b32 x; bra L; L: mov.b32 x, %r1;\n'
         "add.s32 %r2, x, 0x10; } }\n{ .reg .b32 x; L: mov.b32 x, -1; add.s32 %r2, %r2, x; }\n"
-        "st.global.cg.L2::128B.b32 [%rd0], %r2;",
+        "st.shared::cta.b32 [x], %r2; ld.volatile.shared.b32 %r3, [x]; st.global.cg.L2::128B.b32 [%rd0], %r3;",
+        declarations=".shared .b32 x;",
         directives=".maxntid 64\n.minnctapersm 1\n",
     ) + '.section .debug_info { .b8 1, 2 }\n.file 1 "x.py"\n'  # fmt: skip
     launch(text)

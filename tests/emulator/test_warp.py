@@ -52,12 +52,14 @@ def test_groups_with_masks_of_their_own() -> None:
     np.testing.assert_array_equal(got, (same.astype(np.uint64) << LANES.astype(np.uint64)).sum(1))
 
 
-@pytest.mark.parametrize("name", ["add.u32", "min.u32", "max.u32", "min.s32", "max.s32", "and.b32", "or.b32", "xor.b32"])
+@pytest.mark.parametrize(
+    "name", ["add.u32", "min.u32", "max.u32", "min.s32", "max.s32", "and.b32", "or.b32", "xor.b32"]
+)
 def test_redux(name: str) -> None:
     values = DATA.view(np.int32) if name.endswith("s32") else DATA
     function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
                 "xor": np.bitwise_xor}[name.split(".")[0]]  # fmt: skip
-    expected = function.reduce(values)
+    expected = function.reduce(values, dtype=values.dtype)
     got = lanes(f"redux.sync.{name} %r9, %r8, -1;", DATA).view(values.dtype)
     assert (got == expected).all()
 
@@ -120,6 +122,15 @@ def test_nested_branches_and_early_return() -> None:
     run(body + OUT, out, out)
     expected = np.where(LANES < 3, 0, np.where(LANES < 10, 171200, np.where(LANES < 20, 171100, 120000)))
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("early", ["@%p1 ret;", "@%p1 bra END;", "@!%p1 bra ON; mov.b32 %r1, 1; bra END; ON:", "@%p1 bra OUT; bra ON; OUT: ret; ON:",
+                                   "@!%p1 bra ON; ret; ON:"])  # fmt: skip
+def test_lanes_that_return_early_hold_up_nobody(early: str) -> None:
+    out = np.zeros(32, np.uint32)
+    body = "setp.lt.u32 %p1, %r0, 5; " + early + " bar.sync 0; mov.b32 %r9, 1; redux.sync.add.s32 %r9, %r9, -1;\n"
+    run(body + OUT + " END:", out, out)
+    np.testing.assert_array_equal(out, np.where(LANES < 5, 0, 27))
 
 
 def test_block_sum_through_shared_memory() -> None:
