@@ -31,8 +31,8 @@ std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationT
 
 emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,
                                std::array<unsigned, 3> block, std::size_t shared_memory,
-                               const std::vector<py::bytes>& parameters, const std::vector<AllocationTuple>& allocations,
-                               std::uint64_t max_instructions) {
+                               const std::vector<py::bytes>& parameters,
+                               const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);

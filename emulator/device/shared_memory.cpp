@@ -12,8 +12,8 @@ void SharedMemory::forget() { std::fill(written_.begin(), written_.end(), static
 
 std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, const char* what, int lane) const {
   if (address % bytes != 0) {
-    throw Violation{FaultKind::kMisaligned, std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory",
-                    lane, address};
+    throw Violation{FaultKind::kMisaligned,
+                    std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory", lane, address};
   }
   if (address < base_ || bytes > data_.size() || address - base_ > data_.size() - bytes) {
     throw Violation{FaultKind::kOutOfBounds,

@@ -18,10 +18,10 @@ void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::st
   for (std::size_t i = 0; i < declared.size(); ++i) {
     if (parameters[i].size() != declared[i].bytes) {
       throw std::invalid_argument("parameter " + std::to_string(i) + " of kernel " + kernel.name() + " has " +
-                                  std::to_string(declared[i].bytes) + " bytes; " + std::to_string(parameters[i].size()) +
-                                  " given");
+                                  std::to_string(declared[i].bytes) + " bytes; " +
+                                  std::to_string(parameters[i].size()) + " given");
     }
-    std::copy(parameters[i].begin(), parameters[i].end(), bytes.begin() + static_cast<std::ptrdiff_t>(declared[i].offset));
+    std::copy(parameters[i].begin(), parameters[i].end(), bytes.data() + declared[i].offset);
   }
   kernel.set_parameters(std::move(bytes));
   kernel.check_block(shape.block);

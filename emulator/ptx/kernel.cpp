@@ -17,9 +17,10 @@
 namespace msa_ops::emulator::ptx {
 
 const std::vector<std::string> kSpecialRegisters{
-    "%tid.x",     "%tid.y",     "%tid.z",     "%ntid.x",   "%ntid.y",        "%ntid.z",        "%ctaid.x",
-    "%ctaid.y",   "%ctaid.z",   "%nctaid.x",  "%nctaid.y", "%nctaid.z",      "%laneid",        "%warpid",
-    "%nwarpid",   "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size"};
+    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",      "%ntid.z",
+    "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",
+    "%laneid",      "%warpid",      "%nwarpid",     "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
+    "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size"};
 
 // From the statements of an entry to instructions.
 class Preparation {
@@ -177,7 +178,9 @@ class Preparation {
                                       [&](const Parameter& parameter) { return parameter.name == base.name; });
       if (base.kind != Term::Kind::kName || found == entry_.parameters.end()) fail("not a parameter of the kernel");
       const std::uint64_t bytes = std::uint64_t{made_.form->element} * made_.form->count;
-      if (made_.offset > found->bytes || bytes > found->bytes - made_.offset) fail("a read past the end of the parameter");
+      if (made_.offset > found->bytes || bytes > found->bytes - made_.offset) {
+        fail("a read past the end of the parameter");
+      }
       made_.offset += found->offset;
       return;
     }

@@ -8,7 +8,9 @@
 namespace msa_ops::emulator::ptx {
 namespace {
 
-bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || (c != '\0' && std::strchr("_$%.", c) != nullptr); }
+bool starts_word(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || (c != '\0' && std::strchr("_$%.", c) != nullptr);
+}
 
 bool in_word(char c) { return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
 

@@ -85,7 +85,8 @@ void cas(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::uint64_t old_values[kLanes];
   update<T, shared>(warp, i, i.operands[1], lanes, [&](unsigned lane, T old) {
     old_values[lane] = old;
-    return old == static_cast<T>(warp.value(i.operands[2], lane)) ? static_cast<T>(warp.value(i.operands[3], lane)) : old;
+    const bool equal = old == static_cast<T>(warp.value(i.operands[2], lane));
+    return equal ? static_cast<T>(warp.value(i.operands[3], lane)) : old;
   });
   for_lanes(lanes, [&](unsigned lane) { warp.set_value(i.operands[0], lane, old_values[lane]); });
 }
@@ -96,8 +97,10 @@ struct Adder {
   std::string space = shared ? "shared" : "global";
   MemorySpace memory = shared ? MemorySpace::kShared : MemorySpace::kGlobal;
 
-  void one(const std::string& kind, const std::string& operation, const char* operands, Handler handler, std::size_t bytes) {
-    forms.push_back({kind + "." + space + "." + operation, operands, handler, memory, static_cast<std::uint8_t>(bytes)});
+  void one(const std::string& kind, const std::string& operation, const char* operands, Handler handler,
+           std::size_t bytes) {
+    const std::string opcode = kind + "." + space + "." + operation;
+    forms.push_back({opcode, operands, handler, memory, static_cast<std::uint8_t>(bytes)});
   }
   template <typename T, T (*function)(T, T)>
   void both(const std::string& operation) {

@@ -52,8 +52,9 @@ void setp(PtxWarp& warp, const Instruction& i, Mask lanes) {
     mask |= static_cast<Mask>(holds<T, test>(x, y)) << lane;
   });
   const auto joined = [&](Mask value) {
-    const Mask other = join == Join::kNone ? 0 : warp.predicate(i.operands[4]);
-    return join == Join::kNone ? value : join == Join::kAnd ? value & other : join == Join::kOr ? value | other : value ^ other;
+    if constexpr (join == Join::kNone) return value;
+    const Mask other = warp.predicate(i.operands[4]);
+    return join == Join::kAnd ? value & other : join == Join::kOr ? value | other : value ^ other;
   };
   const Mask first = joined(mask), second = joined(~mask);
   warp.set_predicate(i.operands[0], first, lanes);
@@ -147,7 +148,9 @@ void add_compare_forms(Forms& forms) {
   add_order<std::uint64_t>(forms, "u64");
   add_float_order<false>(forms);
   add_float_order<true>(forms);
-  for (const std::string type : {"b16", "u16", "s16"}) forms.push_back({"selp." + type, "=2 2 2 p", selp<std::uint16_t>});
+  for (const std::string type : {"b16", "u16", "s16"}) {
+    forms.push_back({"selp." + type, "=2 2 2 p", selp<std::uint16_t>});
+  }
   for (const std::string type : {"b32", "u32", "s32", "f32"}) {
     forms.push_back({"selp." + type, "=4 4 4 p", selp<std::uint32_t>});
   }

@@ -35,7 +35,8 @@ void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (i.operands[1].present) {
     const std::uint32_t threads = uniform(warp, i.operands[1], lanes, "the number of threads");
     if (threads == 0 || threads % kLanes != 0) {
-      throw Violation{FaultKind::kBarrier, std::to_string(threads) + " threads at a barrier; accepted: multiples of 32"};
+      throw Violation{FaultKind::kBarrier,
+                      std::to_string(threads) + " threads at a barrier; accepted: multiples of 32"};
     }
     warps = threads / kLanes;
   }

@@ -165,8 +165,9 @@ void lop3(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* a = warp.row<uint32_t>(i.operands[1]);
   const auto* b = warp.row<uint32_t>(i.operands[2]);
   const auto* c = warp.row<uint32_t>(i.operands[3]);
-  const uint32_t table = warp.row<uint32_t>(i.operands[4])[0];
+  const auto* tables = warp.row<uint32_t>(i.operands[4]);
   for_lanes(lanes, [&](unsigned lane) {
+    const uint32_t table = tables[lane];
     uint32_t result = 0;
     for (unsigned row = 0; row < 8; ++row) {
       if ((table >> row & 1) == 0) continue;
@@ -196,7 +197,8 @@ void add_arithmetic(Forms& forms, const std::string& type) {
     using W = Wider<T>;
     const std::string wide = std::to_string(sizeof(W));
     forms.push_back({"mul.wide." + type, "=" + wide + " " + w + " " + w, binary<W, T, T, mul_wide<T>>});
-    forms.push_back({"mad.wide." + type, "=" + wide + " " + w + " " + w + " " + wide, ternary<W, T, T, W, mad_wide<T>>});
+    const std::string operands = "=" + wide + " " + w + " " + w + " " + wide;
+    forms.push_back({"mad.wide." + type, operands, ternary<W, T, T, W, mad_wide<T>>});
   }
   if constexpr (sizeof(T) > 2) {
     forms.push_back({"bfe." + type, one + " 4 4", ternary<T, T, uint32_t, uint32_t, bfe<T>>});

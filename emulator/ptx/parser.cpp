@@ -14,8 +14,8 @@ namespace {
 unsigned width_of_type(std::string_view type, int line) {
   if (type == ".pred") return kPredicateWidth;
   static const std::unordered_map<std::string_view, unsigned> widths{
-      {".b8", 1},  {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2}, {".s16", 2}, {".f16", 2}, {".f16x2", 4}, {".b32", 4},
-      {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}};
+      {".b8", 1},    {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2}, {".s16", 2}, {".f16", 2}, {".f16x2", 4},
+      {".b32", 4},   {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}};
   const auto found = widths.find(type);
   if (found == widths.end()) throw Unsupported(std::string(type), line);
   return found->second;
@@ -65,7 +65,7 @@ class Parser {
     if (text.back() == 'U') text.pop_back();
     char* end = nullptr;
     const bool binary = text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B');
-    const std::uint64_t value = binary ? std::strtoull(text.c_str() + 2, &end, 2) : std::strtoull(text.c_str(), &end, 0);
+    const std::uint64_t value = std::strtoull(text.c_str() + (binary ? 2 : 0), &end, binary ? 2 : 0);
     if (*end != '\0') throw PtxError("`" + std::string(token.text) + "` is not an integer", token.line);
     return value;
   }
@@ -337,7 +337,7 @@ class Parser {
       const bool single = text[1] == 'f' || text[1] == 'F';
       char* end = nullptr;
       made.value = std::strtoull(text.c_str() + 2, &end, 16);
-      if (*end != '\0' || text.size() != (single ? 10U : 18U)) fail("a floating-point number of 8 or 16 hexadecimal digits");
+      if (*end != '\0' || text.size() != (single ? 10U : 18U)) fail("a number of 8 or 16 hexadecimal digits");
       if (negative) made.value ^= std::uint64_t{1} << (single ? 31 : 63);
       made.kind = single ? Term::Kind::kFloat32 : Term::Kind::kFloat64;
       next();

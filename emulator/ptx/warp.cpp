@@ -92,7 +92,9 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
 // the same place, or end, so they run first if they do not wait for this path. False if all of them have tried.
 bool PtxWarp::let_others_go_first() {
   const std::size_t end = kernel_.instructions().size();
-  if (std::any_of(paths_.begin(), paths_.end(), [&](const Path& path) { return path.reconvergence != end; })) return false;
+  for (const Path& path : paths_) {
+    if (path.reconvergence != end) return false;
+  }
   const Path path{at_, paths_.back().reconvergence, paths_.back().lanes};
   paths_.pop_back();
   for (Path& other : paths_) {

@@ -40,7 +40,7 @@ def apply(instruction: str, out: str, *operands: NDArray[np.generic]) -> NDArray
     for i, operand in enumerate(operands):
         size = operand.dtype.itemsize
         names[letters[i]] = _register(i + 1, size)
-        body += _address(i, size) + [f"ld.global.b{8 * size} {names[letters[i]]}, [%rd20];"]
+        body += [*_address(i, size), f"ld.global.b{8 * size} {names[letters[i]]}, [%rd20];"]
     names["D"] = _register(8, dtype.itemsize)
     text = " ".join(names.get(part.rstrip(","), part.rstrip(",")) + ("," if part.endswith(",") else "")
                     for part in instruction.split())  # fmt: skip
@@ -52,11 +52,8 @@ def apply(instruction: str, out: str, *operands: NDArray[np.generic]) -> NDArray
     padded = -(-count // 32) * 32
     arrays = [np.pad(operand.reshape(-1), (0, padded - count), mode="edge") for operand in operands]
     result = np.zeros(padded, dtype)
-    run_ptx(
-        kernel("\n".join(["mov.u32 %r20, %ctaid.x;", "mad.lo.s32 %r0, %r20, 32, %r0;", "cvt.u64.u32 %rd15, %r0;", *body]),
-               len(operands) + 1),
-        "k", padded // 32, 32, [*arrays, result],
-    )  # fmt: skip
+    thread = ["mov.u32 %r20, %ctaid.x;", "mad.lo.s32 %r0, %r20, 32, %r0;", "cvt.u64.u32 %rd15, %r0;"]
+    run_ptx(kernel("\n".join([*thread, *body]), len(operands) + 1), "k", padded // 32, 32, [*arrays, result])
     return result[:count]
 
 

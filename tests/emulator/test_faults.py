@@ -10,8 +10,6 @@ import pytest
 from msa_ops.emulator import EmulatorFault, run_ptx
 from tests.emulator.programs import kernel, line_of
 
-OWN = "shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\nst.shared.b32 [%r2], %r0;\n"
-TO_OUT = "shl.b64 %rd2, %rd15, 2; add.s64 %rd2, %rd2, %rd0;\n"
 BUFFER = ".shared .align 16 .b8 buffer[256];"
 
 
@@ -27,73 +25,194 @@ class Case:
 
 
 CASES = {
-    "register": Case("uninitialized register", "add.s32 %r1, %r2, 1; // here", "mov.b32 %r2, 1; add.s32 %r1, %r2, 1;", 0),
+    "register": Case(
+        "uninitialized register",
+        wrong="add.s32 %r1, %r2, 1; // here",
+        right="mov.b32 %r2, 1; add.s32 %r1, %r2, 1;",
+        lane=0,
+    ),
     "register_of_some_lanes": Case(
         "uninitialized register",
-        "setp.lt.u32 %p1, %r0, 37;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1; // here",
-        "setp.lt.u32 %p1, %r0, 37;\nmov.b32 %r2, 0;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1;",
-        5, 1,
+        wrong="setp.lt.u32 %p1, %r0, 37;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1; // here",
+        right="setp.lt.u32 %p1, %r0, 37;\nmov.b32 %r2, 0;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1;",
+        lane=5,
+        warp=1,
     ),
-    "guard": Case("uninitialized register", "@%p1 mov.b32 %r2, 1; // here", "setp.eq.b32 %p1, %r0, 0; @%p1 mov.b32 %r2, 1;", 0),
-    "shared": Case("uninitialized shared memory", "ld.shared.b32 %r1, [buffer+8]; // here", OWN + "bar.sync 0; ld.shared.b32 %r1, [buffer+8];", 0),
+    "guard": Case(
+        "uninitialized register",
+        wrong="@%p1 mov.b32 %r2, 1; // here",
+        right="setp.eq.b32 %p1, %r0, 0; @%p1 mov.b32 %r2, 1;",
+        lane=0,
+    ),
+    "shared": Case(
+        "uninitialized shared memory",
+        wrong="ld.shared.b32 %r1, [buffer+8]; // here",
+        right="shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\n"
+        "st.shared.b32 [%r2], %r0;\n"
+        "bar.sync 0; ld.shared.b32 %r1, [buffer+8];",
+        lane=0,
+    ),
     "shared_byte": Case(
         "uninitialized shared memory",
-        "mov.b32 %r1, 7; st.shared.b8 [buffer], %r1;\nld.shared.b16 %h1, [buffer]; // here",
-        "mov.b32 %r1, 7; st.shared.b16 [buffer], %r1;\nld.shared.b16 %h1, [buffer];",
-        0,
+        wrong="mov.b32 %r1, 7; st.shared.b8 [buffer], %r1;\nld.shared.b16 %h1, [buffer]; // here",
+        right="mov.b32 %r1, 7; st.shared.b16 [buffer], %r1;\nld.shared.b16 %h1, [buffer];",
+        lane=0,
     ),
-    "shared_atomic": Case("uninitialized shared memory", "red.shared.add.u32 [buffer], 1; // here", OWN + "bar.sync 0; red.shared.add.u32 [buffer], 1;", 0),
-    "global_end": Case("out of bounds", TO_OUT + "st.global.b32 [%rd2+4], %r0; // here", TO_OUT + "st.global.b32 [%rd2], %r0;", 31, 1, 256),
-    "global_start": Case("out of bounds", TO_OUT + "ld.global.b32 %r1, [%rd2-4]; // here", TO_OUT + "ld.global.b32 %r1, [%rd2];", 0, 0, -4),
-    "global_null": Case("out of bounds", "mov.b64 %rd1, 0; ld.global.b32 %r1, [%rd1]; // here", "ld.global.b32 %r1, [%rd0];", 0),
-    "global_vector": Case("out of bounds", "ld.global.v4.b32 {%r1,%r2,%r3,%r4}, [%rd0+256]; // here", "ld.global.v4.b32 {%r1,%r2,%r3,%r4}, [%rd0+240];", 0, 0, 256),
-    "global_alignment": Case("misaligned", "ld.global.v2.b32 {%r1,%r2}, [%rd0+4]; // here", "ld.global.v2.b32 {%r1,%r2}, [%rd0+8];", 0, 0, 4),
-    "global_atomic": Case("out of bounds", "red.global.add.u32 [%rd0+256], 1; // here", "red.global.add.u32 [%rd0+252], 1;", 0, 0, 256),
-    "shared_end": Case("out of bounds", OWN.replace("[%r2]", "[%r2+4]").replace(";\n", "; // here\n").replace("add.s32 %r2, %r2, %r1; // here", "add.s32 %r2, %r2, %r1;"), OWN, 31, 1),
-    "shared_null": Case("out of bounds", "mov.b32 %r1, 0; st.shared.b32 [%r1], %r1; // here", "mov.b32 %r1, 0; st.shared.b32 [buffer], %r1;", 0),
-    "shared_alignment": Case("misaligned", "st.shared.b32 [buffer+2], %r0; // here", "st.shared.b32 [buffer+4], %r0;", 0),
+    "shared_atomic": Case(
+        "uninitialized shared memory",
+        wrong="red.shared.add.u32 [buffer], 1; // here",
+        right="shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\n"
+        "st.shared.b32 [%r2], %r0;\n"
+        "bar.sync 0; red.shared.add.u32 [buffer], 1;",
+        lane=0,
+    ),
+    "global_end": Case(
+        "out of bounds",
+        wrong="shl.b64 %rd2, %rd15, 2; add.s64 %rd2, %rd2, %rd0;\nst.global.b32 [%rd2+4], %r0; // here",
+        right="shl.b64 %rd2, %rd15, 2; add.s64 %rd2, %rd2, %rd0;\nst.global.b32 [%rd2], %r0;",
+        lane=31,
+        warp=1,
+        offset=256,
+    ),
+    "global_start": Case(
+        "out of bounds",
+        wrong="shl.b64 %rd2, %rd15, 2; add.s64 %rd2, %rd2, %rd0;\nld.global.b32 %r1, [%rd2-4]; // here",
+        right="shl.b64 %rd2, %rd15, 2; add.s64 %rd2, %rd2, %rd0;\nld.global.b32 %r1, [%rd2];",
+        lane=0,
+        offset=-4,
+    ),
+    "global_null": Case(
+        "out of bounds",
+        wrong="mov.b64 %rd1, 0; ld.global.b32 %r1, [%rd1]; // here",
+        right="ld.global.b32 %r1, [%rd0];",
+        lane=0,
+    ),
+    "global_vector": Case(
+        "out of bounds",
+        wrong="ld.global.v4.b32 {%r1,%r2,%r3,%r4}, [%rd0+256]; // here",
+        right="ld.global.v4.b32 {%r1,%r2,%r3,%r4}, [%rd0+240];",
+        lane=0,
+        offset=256,
+    ),
+    "global_alignment": Case(
+        "misaligned",
+        wrong="ld.global.v2.b32 {%r1,%r2}, [%rd0+4]; // here",
+        right="ld.global.v2.b32 {%r1,%r2}, [%rd0+8];",
+        lane=0,
+        offset=4,
+    ),
+    "global_atomic": Case(
+        "out of bounds",
+        wrong="red.global.add.u32 [%rd0+256], 1; // here",
+        right="red.global.add.u32 [%rd0+252], 1;",
+        lane=0,
+        offset=256,
+    ),
+    "shared_end": Case(
+        "out of bounds",
+        wrong="shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\nst.shared.b32 [%r2+4], %r0; // here\n",
+        right="shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\nst.shared.b32 [%r2], %r0;\n",
+        lane=31,
+        warp=1,
+    ),
+    "shared_null": Case(
+        "out of bounds",
+        wrong="mov.b32 %r1, 0; st.shared.b32 [%r1], %r1; // here",
+        right="mov.b32 %r1, 0; st.shared.b32 [buffer], %r1;",
+        lane=0,
+    ),
+    "shared_alignment": Case(
+        "misaligned",
+        wrong="st.shared.b32 [buffer+2], %r0; // here",
+        right="st.shared.b32 [buffer+4], %r0;",
+        lane=0,
+    ),
     "divergent_barrier": Case(
         "divergence",
-        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nbar.sync 0; // here\nDONE:\nadd.s32 %r1, %r0, 1;",
-        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nadd.s32 %r1, %r0, 1;\nDONE:\nbar.sync 0;",
-        0, 1,
+        wrong="setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nbar.sync 0; // here\nDONE:\nadd.s32 %r1, %r0, 1;",
+        right="setp.lt.u32 %p1, %r0, 40;\n@%p1 bra DONE;\nadd.s32 %r1, %r0, 1;\nDONE:\nbar.sync 0;",
+        lane=0,
+        warp=1,
     ),
-    "guarded_barrier": Case("divergence", "setp.lt.u32 %p1, %r0, 3; @%p1 bar.sync 0; // here", "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0, 32;", 3),
+    "guarded_barrier": Case(
+        "divergence",
+        wrong="setp.lt.u32 %p1, %r0, 3; @%p1 bar.sync 0; // here",
+        right="setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0, 32;",
+        lane=3,
+    ),
     "deadlock": Case(
         "deadlock",
-        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bra FIRST;\nbar.sync 1; bra DONE;\nFIRST:\nbar.sync 2; // here\nDONE:",
-        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bra FIRST;\nbar.sync 1; bra DONE;\nFIRST:\nbar.sync 1;\nDONE:",
+        wrong="setp.lt.u32 %p1, %r0, 32;\n@%p1 bra FIRST;\nbar.sync 1; bra DONE;\nFIRST:\nbar.sync 2; // here\nDONE:",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bra FIRST;\nbar.sync 1; bra DONE;\nFIRST:\nbar.sync 1;\nDONE:",
     ),
-    "producer_missing": Case("deadlock", "bar.sync 3, 96; // here", "bar.sync 3, 64;"),
+    "producer_missing": Case(
+        "deadlock",
+        wrong="bar.sync 3, 96; // here",
+        right="bar.sync 3, 64;",
+    ),
     "barrier_count": Case(
         "barrier",
-        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 96; // here",
-        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;",
-        None, 1,
+        wrong="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 96; // here",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;",
+        warp=1,
     ),
-    "barrier_number": Case("barrier", "bar.sync 16; // here", "bar.sync 15;"),
-    "barrier_threads": Case("barrier", "bar.sync 0, 40; // here", "bar.sync 0, 64;"),
+    "barrier_number": Case(
+        "barrier",
+        wrong="bar.sync 16; // here",
+        right="bar.sync 15;",
+    ),
+    "barrier_threads": Case(
+        "barrier",
+        wrong="bar.sync 0, 40; // here",
+        right="bar.sync 0, 64;",
+    ),
     "shuffle_apart": Case(
         "divergence",
-        "and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n@%p1 bra DONE;\nshfl.sync.idx.b32 %r2, %r0, 0, 31, -1; // here\nDONE:\nadd.s32 %r1, %r0, 1;",
-        "and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n@%p1 bra DONE;\nshfl.sync.idx.b32 %r2, %r0, 1, 31, 0xaaaaaaaa;\nDONE:",
-        0,
+        wrong="and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n"
+        "@%p1 bra DONE;\n"
+        "shfl.sync.idx.b32 %r2, %r0, 0, 31, -1; // here\n"
+        "DONE:\n"
+        "add.s32 %r1, %r0, 1;",
+        right="and.b32 %r1, %r0, 1; setp.eq.b32 %p1, %r1, 0;\n"
+        "@%p1 bra DONE;\n"
+        "shfl.sync.idx.b32 %r2, %r0, 1, 31, 0xaaaaaaaa;\n"
+        "DONE:",
+        lane=0,
     ),
     "two_barriers": Case(
         "divergence",
-        "setp.lt.u32 %p1, %r0, 40;\n@%p1 bra LOW;\nbar.sync 0; // here\nret;\nLOW:\nbar.sync 0;",
-        "setp.lt.u32 %p1, %r0, 32;\n@%p1 bra LOW;\nbar.sync 0; ret;\nLOW:\nbar.sync 0;",
-        0, 1,
+        wrong="setp.lt.u32 %p1, %r0, 40;\n@%p1 bra LOW;\nbar.sync 0; // here\nret;\nLOW:\nbar.sync 0;",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bra LOW;\nbar.sync 0; ret;\nLOW:\nbar.sync 0;",
+        lane=0,
+        warp=1,
     ),
-    "shuffle_stranger": Case("divergence", "shfl.sync.idx.b32 %r2, %r0, 0, 31, 0x7fffffff; // here", "shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", 31),
+    "shuffle_stranger": Case(
+        "divergence",
+        wrong="shfl.sync.idx.b32 %r2, %r0, 0, 31, 0x7fffffff; // here",
+        right="shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;",
+        lane=31,
+    ),
     "shuffle_from_outside": Case(
         "uninitialized register",
-        "setp.lt.u32 %p1, %r0, 16;\n@!%p1 bra DONE;\nshfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\nadd.s32 %r3, %r2, 1; // here\nDONE:",
-        "setp.lt.u32 %p1, %r0, 12; setp.lt.u32 %p2, %r0, 16;\n@!%p2 bra DONE;\nshfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\n@%p1 add.s32 %r3, %r2, 1;\nDONE:",
-        12,
+        wrong="setp.lt.u32 %p1, %r0, 16;\n"
+        "@!%p1 bra DONE;\n"
+        "shfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\n"
+        "add.s32 %r3, %r2, 1; // here\n"
+        "DONE:",
+        right="setp.lt.u32 %p1, %r0, 12; setp.lt.u32 %p2, %r0, 16;\n"
+        "@!%p2 bra DONE;\n"
+        "shfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\n"
+        "@%p1 add.s32 %r3, %r2, 1;\n"
+        "DONE:",
+        lane=12,
     ),
-    "endless": Case("limit", "AGAIN:\nbra AGAIN; // here", "mov.b32 %r1, 9;\nAGAIN:\nsub.s32 %r1, %r1, 1; setp.ne.b32 %p1, %r1, 0;\n@%p1 bra AGAIN;", threads=32),
-}  # fmt: skip
+    "endless": Case(
+        "limit",
+        wrong="AGAIN:\nbra AGAIN; // here",
+        right="mov.b32 %r1, 9;\nAGAIN:\nsub.s32 %r1, %r1, 1; setp.ne.b32 %p1, %r1, 0;\n@%p1 bra AGAIN;",
+        threads=32,
+    ),
+}
 
 
 def launch(body: str, case: Case, out: np.ndarray) -> None:
@@ -126,9 +245,10 @@ def test_block_is_named() -> None:
 
 
 def test_memory_of_the_last_block_is_not_initialized() -> None:
-    body = "mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r1, 0;\n@%p1 st.shared.b32 [buffer], %r0;\nld.shared.b32 %r2, [buffer];"
+    body = "mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r1, 0;\n@%p1 st.shared.b32 [buffer], %r0;\n"
+    body += "ld.shared.b32 %r2, [buffer];"
     run_ptx(kernel(body, declarations=BUFFER), "k", 1, 32, [np.zeros(1, np.uint32)])
-    with pytest.raises(EmulatorFault, match="uninitialized shared memory.*block \\(1, 0, 0\\)"):
+    with pytest.raises(EmulatorFault, match=r"uninitialized shared memory.*block \(1, 0, 0\)"):
         run_ptx(kernel(body, declarations=BUFFER), "k", 2, 32, [np.zeros(1, np.uint32)])
 
 

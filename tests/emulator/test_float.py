@@ -98,8 +98,9 @@ def test_sign(ftz: str) -> None:
 
 def extreme(a: np.ndarray, b: np.ndarray, least: bool, nan: bool) -> np.ndarray:
     """minNum and maxNum with -0 below +0, or with NaN."""
-    key = lambda v: np.where(np.signbit(v), -1, 1) * 2.0**-200 + v.astype(np.float64)  # noqa: E731
-    first = (key(a) <= key(b)) == least
+    with np.errstate(invalid="ignore"):
+        first_key, second_key = (np.where(np.signbit(v), -1, 1) * 2.0**-200 + v.astype(np.float64) for v in (a, b))
+    first = (first_key <= second_key) == least
     value = np.where(np.isnan(a), b, np.where(np.isnan(b), a, np.where(first, a, b)))
     return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), value) if nan else value
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from msa_ops import _C
 from msa_ops.cute.quantize_nvfp4 import sm90_configs as quantize_configs  # type: ignore[import-untyped]
 from msa_ops.cute.select_blocks import sm90_configs as select_configs  # type: ignore[import-untyped]
-from msa_ops.emulator import Report, run_compiled
+
+from msa_ops import _C
+from msa_ops.emulator import EmulatorFault, Report, run_compiled
 from msa_ops.ops import quantize_nvfp4, scaled, select_blocks
 
 pytestmark = pytest.mark.slow
@@ -65,3 +65,26 @@ def test_select_blocks(config: select_configs.Config, variant: str) -> None:
     ]  # fmt: skip
     run(f"select_blocks__{config.name}__sm_90a", values)
     assert torch.equal(ids, expected)
+
+
+def test_fault_comes_through_the_host_launcher() -> None:
+    args = quantize_nvfp4.generate(7)
+    args.x = args.x.to(torch.bfloat16).contiguous()
+    codes, scales = (torch.zeros_like(out) for out in quantize_nvfp4.reference(args))
+    values = [args.x, codes, scales.view(-1)[:-1], None, args.scale_floor, scales.numel()]
+    with pytest.raises(EmulatorFault) as caught:
+        run("quantize_nvfp4__bfloat16_plain_divide__sm_90a", values)
+    assert caught.value.kind == "out of bounds"
+    assert caught.value.address == scales.data_ptr() + scales.numel() - 1
+    assert caught.value.lane == (scales.numel() - 1) % 32
+
+
+def test_text_without_the_kernel() -> None:
+    text = ".version 9.0\n.target sm_90a\n.address_size 64\n.entry other() { ret; }"
+    name = next((name for name in sorted(BUILT) if name.startswith("quantize_nvfp4")), None)
+    if name is None:
+        pytest.skip("this build of msa_ops holds no kernels")
+    with pytest.raises(ValueError, match="the PTX has: other"):
+        run_compiled(name, text, [None, None, None, None, 0.0, 1])
+    with pytest.raises(NotImplementedError, match="no kernel nonsense"):
+        run_compiled("nonsense", text, [])

@@ -63,13 +63,14 @@ def test_load_over_its_own_address() -> None:
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-@pytest.mark.parametrize("name", ["add.u32", "add.s32", "min.u32", "max.u32", "min.s32", "max.s32", "and.b32", "or.b32", "xor.b32",
-                                  "add.u64", "min.u64", "max.u64", "min.s64", "max.s64", "and.b64", "or.b64", "xor.b64"])  # fmt: skip
-def test_atomics(space: str, name: str) -> None:
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("operation", ["add.u", "add.s", "min.u", "max.u", "min.s", "max.s", "and.b", "or.b", "xor.b"])
+def test_atomics(space: str, operation: str, bits: int) -> None:
     """All lanes in ascending order on one place; `red` on a second one gives the same."""
-    operation, type_ = name.split(".")
-    bits = int(type_[1:])
-    dtype = np.dtype(f"{'int' if type_[0] == 's' else 'uint'}{bits}")
+    name = f"{operation}{bits}"
+    if name == "add.s64":
+        pytest.skip("PTX has no add.s64; add.u64 is the same")
+    dtype = np.dtype(f"{'int' if operation[-1] == 's' else 'uint'}{bits}")
     values = RNG.integers(0, 2**64, 32, dtype=np.uint64).astype(dtype)
     place = RNG.integers(0, 2**63, 2, dtype=np.uint64).astype(dtype)
     place[1] = place[0]
@@ -88,7 +89,7 @@ def test_atomics(space: str, name: str) -> None:
             body += f"ld.shared.b{bits} {b}, [{at}]; st.global.b{bits} [%rd0+{i * bits // 8}], {b};"
     run(body, place, values, old, declarations=".shared .align 8 .b8 buffer[16];")
     function = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-                "xor": np.bitwise_xor}[operation]  # fmt: skip
+                "xor": np.bitwise_xor}[operation[:-2]]  # fmt: skip
     steps = function.accumulate(np.concatenate([first[:1], values]), dtype=dtype)
     np.testing.assert_array_equal(old, steps[:-1])
     np.testing.assert_array_equal(place, steps[-1:].repeat(2))
@@ -133,10 +134,12 @@ def test_parameters() -> None:
     """A struct, integers of several widths and a float, at the offsets of the C ABI."""
     out = np.zeros(6, np.uint64)
     text = (
-        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out, .param .u8 a, .param .f32 b, "
-        ".param .align 8 .b8 c[24], .param .s16 d)\n{.reg .b64 %rd<9>; .reg .b32 %r<9>;\n"
-        "ld.param.u64 %rd0, [out]; ld.param.u8 %r1, [a]; ld.param.f32 %r2, [b]; ld.param.u64 %rd1, [c+16]; ld.param.s16 %r3, [d];\n"
-        "ld.param.v2.b64 {%rd2, %rd3}, [c]; st.global.b32 [%rd0], %r1; st.global.b32 [%rd0+8], %r2; st.global.b64 [%rd0+16], %rd1;\n"
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out, .param .u8 a, "
+        ".param .f32 b, .param .align 8 .b8 c[24], .param .s16 d)\n{.reg .b64 %rd<9>; .reg .b32 %r<9>;\n"
+        "ld.param.u64 %rd0, [out]; ld.param.u8 %r1, [a]; ld.param.f32 %r2, [b]; ld.param.u64 %rd1, [c+16];\n"
+        "ld.param.s16 %r3, [d];\n"
+        "ld.param.v2.b64 {%rd2, %rd3}, [c]; st.global.b32 [%rd0], %r1; st.global.b32 [%rd0+8], %r2;\n"
+        "st.global.b64 [%rd0+16], %rd1;\n"
         "st.global.b32 [%rd0+24], %r3; st.global.v2.b64 [%rd0+32], {%rd2, %rd3}; ret; }"
     )
     struct = np.array([11, 12, 13], np.uint64)

@@ -1,4 +1,4 @@
-"""Text that is not PTX, instructions that are not executed, and launches that do not fit: refused before anything runs."""
+"""Text that is not PTX, instructions that are not executed, launches that do not fit: refused before anything runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,24 @@ def launch(text: str, **options: object) -> None:
     run_ptx(text, **{"entry": "k", "grid": 1, "block": 32, "arguments": [OUT]} | options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("instruction", [
-    "add.f64 %rd1, %rd1, %rd1", "add.rz.f32 %r1, %r1, %r1", "ex2.approx.f32 %r1, %r1", "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
-    "cp.async.wait_all", "bar.red.popc.u32 %r1, 0, %p1", "ld.b32 %r1, [%rd0]", "ld.local.b32 %r1, [%r1]", "prmt.b32.f4e %r1, %r1, %r1, %r1",
-    "mov.u32 %r1, %clock", "mov.b32 {%h1, %h2, %h3}, %r1", "barrier.sync 0", "griddepcontrol.wait",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "add.f64 %rd1, %rd1, %rd1",
+        "add.rz.f32 %r1, %r1, %r1",
+        "ex2.approx.f32 %r1, %r1",
+        "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
+        "cp.async.wait_all",
+        "bar.red.popc.u32 %r1, 0, %p1",
+        "ld.b32 %r1, [%rd0]",
+        "ld.local.b32 %r1, [%r1]",
+        "prmt.b32.f4e %r1, %r1, %r1, %r1",
+        "mov.u32 %r1, %clock",
+        "mov.b32 {%h1, %h2, %h3}, %r1",
+        "barrier.sync 0",
+        "griddepcontrol.wait",
+    ],
+)
 def test_unsupported_before_anything_runs(instruction: str) -> None:
     OUT[0] = 0
     text = kernel(f"st.global.b32 [%rd0], 1;\nret;\n{instruction}; // here")

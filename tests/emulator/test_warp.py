@@ -74,12 +74,14 @@ def test_votes(limit: int) -> None:
 def test_special_registers() -> None:
     for name, expected in {"laneid": LANES, "lanemask_eq": 1 << LANES, "lanemask_lt": (1 << LANES) - 1,
                            "lanemask_le": (2 << LANES) - 1, "lanemask_gt": 2**32 - (2 << LANES),
-                           "lanemask_ge": 2**32 - (1 << LANES), "ntid.x": 32, "warpid": 0, "nwarpid": 1}.items():  # fmt: skip
+                           "lanemask_ge": 2**32 - (1 << LANES), "ntid.x": 32, "warpid": 0,
+                           "nwarpid": 1}.items():  # fmt: skip
         np.testing.assert_array_equal(lanes(f"mov.u32 %r9, %{name};", DATA), np.broadcast_to(expected, 32), name)
 
 
 def test_activemask_on_both_sides_of_a_branch() -> None:
-    body = "setp.lt.u32 %p1, %r0, 10; @%p1 bra LOW; activemask.b32 %r9; bra.uni MEET; LOW: activemask.b32 %r9; MEET: bar.warp.sync -1;"
+    body = "setp.lt.u32 %p1, %r0, 10; @%p1 bra LOW; activemask.b32 %r9; bra.uni MEET; "
+    body += "LOW: activemask.b32 %r9; MEET: bar.warp.sync -1;"
     np.testing.assert_array_equal(lanes(body, DATA), np.where(LANES < 10, 0x3FF, 0xFFFFFC00))
 
 
@@ -124,7 +126,8 @@ def test_nested_branches_and_early_return() -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("early", ["@%p1 ret;", "@%p1 bra END;", "@!%p1 bra ON; mov.b32 %r1, 1; bra END; ON:", "@%p1 bra OUT; bra ON; OUT: ret; ON:",
+@pytest.mark.parametrize("early", ["@%p1 ret;", "@%p1 bra END;", "@!%p1 bra ON; mov.b32 %r1, 1; bra END; ON:",
+                                   "@%p1 bra OUT; bra ON; OUT: ret; ON:",
                                    "@!%p1 bra ON; ret; ON:"])  # fmt: skip
 def test_lanes_that_return_early_hold_up_nobody(early: str) -> None:
     out = np.zeros(32, np.uint32)
