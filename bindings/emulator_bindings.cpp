@@ -98,7 +98,8 @@ void add_emulator(py::module_& m) {
       "ptx_parameters",
       [](const std::string& ptx, const std::string& entry) {
         std::vector<std::uint64_t> sizes;
-        for (const auto& parameter : emulator::ptx::Kernel(ptx, entry).parameters()) sizes.push_back(parameter.bytes);
+        const emulator::ptx::Kernel kernel(ptx, entry);
+        for (const auto& parameter : kernel.parameters()) sizes.push_back(parameter.bytes);
         return sizes;
       },
       py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
