@@ -17,7 +17,7 @@ ARCHS ?= sm_90a
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard bindings/*)
+$(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard bindings/* emulator/*/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q '$(TORCH)' 'numpy>=2.0'

@@ -112,15 +112,19 @@ void launch_kernel(int position, int device, std::uintptr_t stream, const std::v
   run(kernel, driver, stream, arguments);
 }
 
-std::vector<RecordedLaunch> record_launch(int position, const std::vector<std::int64_t>& arguments) {
+void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& arguments) {
   const CompiledKernel& kernel = at(position);
-  RecordingRuntime recorder;
-  const RuntimeScope scope(recorder);
+  const RuntimeScope scope(runtime);
   {
     const std::lock_guard<std::mutex> lock(load_state(position).mutex);
-    initialize(kernel, recorder);
+    initialize(kernel, runtime);
   }
-  run(kernel, recorder, 0, arguments);
+  run(kernel, runtime, 0, arguments);
+}
+
+std::vector<RecordedLaunch> record_launch(int position, const std::vector<std::int64_t>& arguments) {
+  RecordingRuntime recorder;
+  launch_on(position, recorder, arguments);
   return recorder.launches;
 }
 

@@ -28,6 +28,9 @@ int find_kernel(const std::string& name);
 // Throws std::runtime_error naming kernel and cause.
 void launch_kernel(int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments);
 
+// Runs the kernel's host launcher on a runtime that is not the driver.
+void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& arguments);
+
 // Runs the host launcher with nothing behind it and returns what it would have launched.
 std::vector<RecordedLaunch> record_launch(int position, const std::vector<std::int64_t>& arguments);
 

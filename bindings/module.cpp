@@ -4,6 +4,7 @@
 #include "call_signature.hpp"
 #include "compiled_kernels.hpp"
 #include "cuda_driver.hpp"
+#include "emulator_bindings.hpp"
 
 namespace py = pybind11;
 
@@ -52,4 +53,6 @@ PYBIND11_MODULE(_C, m) {
       .def("read", &msa_ops::SignatureReader::read, py::arg("record"), py::arg("names"), py::arg("written"), py::arg("outs"),
            py::arg("alignment"), py::arg("grad_enabled"),
            "The call's metadata as bytes, or None if it is not a plain call.");
+
+  msa_ops::add_emulator(m);
 }

@@ -38,3 +38,41 @@ class SignatureReader:
         alignment: int,
         grad_enabled: bool,
     ) -> bytes | None: ...
+
+class EmulatorFault(RuntimeError):
+    kind: str
+    kernel: str
+    line: int
+    block: tuple[int, int, int]
+    warp: int | None
+    lane: int | None
+    address: int | None
+
+class PtxError(ValueError): ...
+class UnsupportedPtx(NotImplementedError): ...
+
+class EmulatorCounters:
+    warp_instructions: dict[str, int]
+    global_bytes_read: int
+    global_bytes_written: int
+    launches: int
+
+def emulate_ptx(
+    ptx: str,
+    entry: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    shared_memory: int,
+    parameters: Sequence[bytes],
+    allocations: Sequence[tuple[int, int, bool, str]],
+    max_instructions: int,
+) -> EmulatorCounters: ...
+def emulate_launch(
+    position: int,
+    ptx: str,
+    allocations: Sequence[tuple[int, int, bool, str]],
+    arguments: Sequence[int],
+    max_instructions: int,
+) -> EmulatorCounters: ...
+def ptx_parameters(ptx: str, entry: str) -> list[int]: ...
+def emulated_opcodes() -> list[str]: ...

@@ -1,0 +1,116 @@
+#include "emulator_bindings.hpp"
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiled_kernels.hpp"
+#include "emulator_runtime.hpp"
+#include "ptx/error.hpp"
+#include "ptx/execute.hpp"
+#include "ptx/opcodes.hpp"
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+// (address, bytes, writable, name)
+using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
+
+std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationTuple>& tuples) {
+  std::vector<emulator::Allocation> made;
+  for (const auto& [address, bytes, writable, name] : tuples) made.push_back({address, bytes, writable, name});
+  return made;
+}
+
+emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,
+                               std::array<unsigned, 3> block, std::size_t shared_memory,
+                               const std::vector<py::bytes>& parameters,
+                               const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions) {
+  const std::vector<std::string> bytes(parameters.begin(), parameters.end());
+  const py::gil_scoped_release release;
+  emulator::ptx::Kernel kernel(ptx, entry);
+  const emulator::GlobalMemory memory(allocations_from(allocations));
+  emulator::Counters counters;
+  emulator::ptx::execute(kernel, {grid, block, shared_memory}, bytes, memory, max_instructions, counters);
+  return counters;
+}
+
+emulator::Counters emulate_launch(int position, const std::string& ptx, const std::vector<AllocationTuple>& allocations,
+                                  const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions) {
+  EmulatorRuntime runtime(ptx, allocations_from(allocations), max_instructions);
+  try {
+    launch_on(position, runtime, arguments);
+  } catch (...) {
+    runtime.rethrow();  // the reason, if a launch had one
+    throw;
+  }
+  return runtime.counters;
+}
+
+void set_fault(PyObject* type, const emulator::Fault& fault) {
+  const py::object error = py::reinterpret_borrow<py::object>(type)(fault.what());
+  const auto& [kind, message, lane, address] = fault.violation;
+  error.attr("kind") = emulator::name_of(kind);
+  error.attr("kernel") = fault.place.kernel;
+  error.attr("line") = fault.place.line;
+  error.attr("block") = py::make_tuple(fault.place.block[0], fault.place.block[1], fault.place.block[2]);
+  error.attr("warp") = fault.place.warp < 0 ? py::object(py::none()) : py::object(py::int_(fault.place.warp));
+  error.attr("lane") = lane < 0 ? py::object(py::none()) : py::object(py::int_(lane));
+  error.attr("address") = address ? py::object(py::int_(*address)) : py::object(py::none());
+  PyErr_SetObject(type, error.ptr());
+}
+
+}  // namespace
+
+void add_emulator(py::module_& m) {
+  static PyObject* fault_type = PyErr_NewException("msa_ops._C.EmulatorFault", PyExc_RuntimeError, nullptr);
+  m.add_object("EmulatorFault", py::reinterpret_borrow<py::object>(fault_type));
+  py::register_exception<emulator::ptx::PtxError>(m, "PtxError", PyExc_ValueError);
+  py::register_exception<emulator::ptx::Unsupported>(m, "UnsupportedPtx", PyExc_NotImplementedError);
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const emulator::Fault& fault) {
+      set_fault(fault_type, fault);
+    }
+  });
+
+  py::class_<emulator::Counters>(m, "EmulatorCounters")
+      .def_readonly("warp_instructions", &emulator::Counters::warp_instructions)
+      .def_readonly("global_bytes_read", &emulator::Counters::global_bytes_read)
+      .def_readonly("global_bytes_written", &emulator::Counters::global_bytes_written)
+      .def_readonly("launches", &emulator::Counters::launches);
+
+  m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
+        py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
+        "Executes one launch of a PTX kernel on this machine's memory.");
+  m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
+        py::arg("arguments"), py::arg("max_instructions"), py::call_guard<py::gil_scoped_release>(),
+        "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
+  m.def(
+      "ptx_parameters",
+      [](const std::string& ptx, const std::string& entry) {
+        std::vector<std::uint64_t> sizes;
+        const emulator::ptx::Kernel kernel(ptx, entry);
+        for (const auto& parameter : kernel.parameters()) sizes.push_back(parameter.bytes);
+        return sizes;
+      },
+      py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
+  m.def(
+      "emulated_opcodes",
+      [] {
+        std::vector<std::string> names;
+        for (const auto& form : emulator::ptx::all_forms()) names.push_back(form.opcode);
+        return names;
+      },
+      "Every opcode that the emulator executes, without modifiers that change nothing in it.");
+}
+
+}  // namespace msa_ops

@@ -1,0 +1,109 @@
+#include "emulator_runtime.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "ptx/execute.hpp"
+
+namespace msa_ops {
+namespace {
+
+constexpr int kInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE
+constexpr int kLaunchFailed = 719;  // CUDA_ERROR_LAUNCH_FAILED
+
+// CUdevice_attribute and CUfunction_attribute
+constexpr int kMultiprocessors = 16;
+constexpr int kComputeCapabilityMajor = 75;
+constexpr int kComputeCapabilityMinor = 76;
+constexpr int kMaxSharedMemoryPerBlockOptin = 97;
+constexpr int kMaxDynamicSharedMemory = 8;
+
+constexpr std::size_t kSharedMemoryWithoutOptIn = 48 * 1024;
+
+}  // namespace
+
+EmulatorRuntime::EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations,
+                                 std::uint64_t max_instructions)
+    : ptx_(std::move(ptx)), memory_(std::move(allocations)), max_instructions_(max_instructions) {}
+
+int EmulatorRuntime::get_device(int* device) {
+  *device = 0;
+  return 0;
+}
+
+int EmulatorRuntime::device_get_attribute(int* value, int attribute, int) {
+  switch (attribute) {
+    case kMultiprocessors: *value = 132; return 0;
+    case kComputeCapabilityMajor: *value = 9; return 0;
+    case kComputeCapabilityMinor: *value = 0; return 0;
+    case kMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(emulator::ptx::kLimits.shared_memory_a_block);
+      return 0;
+    default: return kInvalidValue;
+  }
+}
+
+int EmulatorRuntime::kernel_get_attribute(int* value, int attribute, KernelImage& kernel, int) {
+  if (attribute != kMaxDynamicSharedMemory) {
+    *value = 0;
+    return 0;
+  }
+  const auto found = dynamic_shared_memory_.find(&kernel);
+  *value = found != dynamic_shared_memory_.end() ? found->second : static_cast<int>(kSharedMemoryWithoutOptIn);
+  return 0;
+}
+
+int EmulatorRuntime::kernel_set_attribute(KernelImage& kernel, int attribute, int value, int) {
+  if (attribute != kMaxDynamicSharedMemory) return 0;
+  if (value < 0 || static_cast<std::size_t>(value) > emulator::ptx::kLimits.shared_memory_a_block) return kInvalidValue;
+  dynamic_shared_memory_[&kernel] = value;
+  return 0;
+}
+
+int EmulatorRuntime::launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) {
+  try {
+    execute(config, kernel, parameters);
+    return 0;
+  } catch (...) {
+    failure_ = std::current_exception();
+    return kLaunchFailed;
+  }
+}
+
+void EmulatorRuntime::execute(const LaunchConfig& config, KernelImage& image, void** parameters) {
+  for (unsigned i = 0; i < config.num_attributes; ++i) {
+    if (config.attributes[i].id != kClusterDimension) continue;
+    unsigned cluster[3];
+    std::copy_n(config.attributes[i].value, sizeof(cluster), reinterpret_cast<unsigned char*>(cluster));
+    if (cluster[0] * cluster[1] * cluster[2] > 1) {
+      throw std::invalid_argument("kernel " + image.name + ": the emulator executes no clusters yet");
+    }
+  }
+  const auto allowed = dynamic_shared_memory_.find(&image);
+  const std::size_t most = allowed == dynamic_shared_memory_.end()
+                               ? kSharedMemoryWithoutOptIn
+                               : std::max(kSharedMemoryWithoutOptIn, static_cast<std::size_t>(allowed->second));
+  if (config.dynamic_shared_memory > most) {
+    throw std::invalid_argument("kernel " + image.name + ": " + std::to_string(config.dynamic_shared_memory) +
+                                " bytes of dynamic shared memory; it was allowed " + std::to_string(most));
+  }
+  emulator::ptx::Kernel kernel(ptx_, image.name);
+  std::vector<std::string> bytes;
+  for (const auto& parameter : kernel.parameters()) {
+    bytes.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
+  }
+  emulator::LaunchShape shape{};
+  std::copy_n(config.grid, 3, shape.grid.begin());
+  std::copy_n(config.block, 3, shape.block.begin());
+  shape.dynamic_shared_memory = config.dynamic_shared_memory;
+  emulator::ptx::execute(kernel, shape, bytes, memory_, max_instructions_, counters);
+}
+
+void EmulatorRuntime::rethrow() const {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+std::string EmulatorRuntime::describe(int status) { return "CUresult " + std::to_string(status); }
+
+}  // namespace msa_ops

@@ -1,0 +1,43 @@
+// Kernels on the emulator: the Runtime that executes the PTX of what a host launcher launches.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "device/global_memory.hpp"
+#include "device/counters.hpp"
+#include "runtime.hpp"
+
+namespace msa_ops {
+
+class EmulatorRuntime : public Runtime {
+ public:
+  // `ptx` holds the kernels that the launcher launches. `max_instructions` bounds each launch.
+  EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations, std::uint64_t max_instructions);
+
+  int get_device(int* device) override;
+  int device_get_attribute(int* value, int attribute, int device) override;
+  int kernel_get_attribute(int* value, int attribute, KernelImage& kernel, int device) override;
+  int kernel_set_attribute(KernelImage& kernel, int attribute, int value, int device) override;
+  int launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) override;
+  std::string describe(int status) override;
+
+  // Host launchers are C and let no exception through: a launch that failed keeps it here and returns a status.
+  void rethrow() const;
+
+  emulator::Counters counters;
+
+ private:
+  void execute(const LaunchConfig& config, KernelImage& kernel, void** parameters);
+
+  std::string ptx_;
+  emulator::GlobalMemory memory_;
+  std::uint64_t max_instructions_;
+  std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
+  std::exception_ptr failure_;
+};
+
+}  // namespace msa_ops

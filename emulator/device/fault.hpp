@@ -1,0 +1,67 @@
+// What the emulator refuses to execute, and where it happened.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace msa_ops::emulator {
+
+enum class FaultKind {
+  kUninitializedRegister,
+  kUninitializedShared,
+  kOutOfBounds,
+  kMisaligned,
+  kReadOnly,
+  kDivergence,  // lanes of a warp are apart where the instruction wants them together
+  kBarrier,     // a barrier used against its rules
+  kDeadlock,
+  kLimit,       // more instructions than the launch may take
+};
+
+inline const char* name_of(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kUninitializedRegister: return "uninitialized register";
+    case FaultKind::kUninitializedShared: return "uninitialized shared memory";
+    case FaultKind::kOutOfBounds: return "out of bounds";
+    case FaultKind::kMisaligned: return "misaligned";
+    case FaultKind::kReadOnly: return "read only";
+    case FaultKind::kDivergence: return "divergence";
+    case FaultKind::kBarrier: return "barrier";
+    case FaultKind::kDeadlock: return "deadlock";
+    case FaultKind::kLimit: return "limit";
+  }
+  return "";
+}
+
+// Thrown where the mistake is seen; the executor adds the place and throws a Fault.
+struct Violation {
+  FaultKind kind;
+  std::string message;
+  int lane = -1;  // -1: not of one lane
+  std::optional<std::uint64_t> address{};
+};
+
+struct Place {
+  std::string kernel;
+  int line = 0;      // of the program text; 0 where no single one is at fault
+  std::string text;  // the instruction
+  std::array<unsigned, 3> block{};
+  int warp = -1;
+};
+
+class Fault : public std::runtime_error {
+ public:
+  Fault(const Violation& violation, const Place& place)
+      : std::runtime_error(describe(violation, place)), violation(violation), place(place) {}
+
+  const Violation violation;
+  const Place place;
+
+ private:
+  static std::string describe(const Violation& violation, const Place& place);
+};
+
+}  // namespace msa_ops::emulator

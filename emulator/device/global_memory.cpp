@@ -1,0 +1,53 @@
+#include "global_memory.hpp"
+
+#include <utility>
+
+namespace msa_ops::emulator {
+namespace {
+
+bool holds(const Allocation& range, std::uint64_t address, std::size_t bytes) {
+  return address >= range.address && bytes <= range.bytes && address - range.address <= range.bytes - bytes;
+}
+
+}  // namespace
+
+GlobalMemory::GlobalMemory(std::vector<Allocation> allocations) : allocations_(std::move(allocations)) {}
+
+const Allocation* GlobalMemory::holder(std::uint64_t address, std::size_t bytes, bool write) const {
+  const Allocation* found = nullptr;
+  for (const Allocation& range : allocations_) {
+    if (!holds(range, address, bytes)) continue;
+    found = &range;
+    if (range.writable || !write) break;
+  }
+  return found;
+}
+
+std::byte* GlobalMemory::at(std::uint64_t address, std::size_t bytes, bool write, int lane) const {
+  auto* const place = reinterpret_cast<std::byte*>(address);
+  const bool aligned = address % bytes == 0;
+  if (last_ < allocations_.size()) {
+    const Allocation& range = allocations_[last_];
+    if (aligned && holds(range, address, bytes) && (range.writable || !write)) return place;
+  }
+  const std::string what = std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes";
+  if (!aligned) throw Violation{FaultKind::kMisaligned, what + " of global memory", lane, address};
+  const Allocation* found = holder(address, bytes, write);
+  if (found == nullptr) {
+    std::string nearest;
+    for (const Allocation& range : allocations_) {
+      const std::uint64_t end = range.address + range.bytes;
+      if (address >= range.address && address - range.address < range.bytes + 4096) {
+        nearest = "; " + range.name + " of " + std::to_string(range.bytes) + " bytes ends at byte offset " +
+                  std::to_string(end - range.address) + ", the access starts at " +
+                  std::to_string(address - range.address);
+      }
+    }
+    throw Violation{FaultKind::kOutOfBounds, what + " outside every global allocation" + nearest, lane, address};
+  }
+  if (write && !found->writable) throw Violation{FaultKind::kReadOnly, what + " to " + found->name, lane, address};
+  last_ = static_cast<std::size_t>(found - allocations_.data());
+  return place;
+}
+
+}  // namespace msa_ops::emulator

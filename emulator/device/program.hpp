@@ -1,0 +1,44 @@
+// What the device model asks of an instruction set: a kernel that makes warps, and warps that run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "counters.hpp"
+#include "fault.hpp"
+
+namespace msa_ops::emulator {
+
+class ThreadBlock;
+
+class WarpProgram {
+ public:
+  enum class State {
+    kReady,
+    kWaiting,  // until Barriers lets it go on
+    kDone,
+  };
+
+  virtual ~WarpProgram() = default;
+  // At the first instruction of the block's present index.
+  virtual void start() = 0;
+  // Executes at most so many instructions; adds those executed to `executed`. Throws Fault.
+  virtual State run(std::uint64_t instructions, std::uint64_t& executed) = 0;
+  virtual Place place() const = 0;
+  virtual void add_to(Counters& counters) const = 0;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const std::string& name() const = 0;
+  virtual unsigned warp_size() const = 0;
+  virtual std::uint64_t shared_base() const = 0;          // address of the first byte of shared memory
+  virtual std::size_t static_shared_memory() const = 0;   // bytes that the kernel declares
+  // Warp `index` of a block, with the first `lanes` of its lanes alive. Both references must outlive it.
+  virtual std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const = 0;
+};
+
+}  // namespace msa_ops::emulator

@@ -1,0 +1,112 @@
+#include "control_flow.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+struct Graph {
+  std::vector<std::uint32_t> first;                    // instruction of each block; the last block is the end
+  std::vector<std::vector<std::uint32_t>> successors;  // blocks
+};
+
+Graph blocks_of(const std::vector<Instruction>& code) {
+  const auto size = static_cast<std::uint32_t>(code.size());
+  std::vector<bool> leader(size + 1, false);
+  leader[0] = leader[size] = true;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (code[i].form->control == Form::Control::kNone) continue;
+    leader[i + 1] = true;
+    if (code[i].form->control == Form::Control::kBranch) leader[code[i].target] = true;
+  }
+  Graph graph;
+  std::vector<std::uint32_t> block_at(size + 1, 0);
+  for (std::uint32_t i = 0; i <= size; ++i) {
+    if (leader[i]) graph.first.push_back(i);
+    block_at[i] = static_cast<std::uint32_t>(graph.first.size() - 1);
+  }
+  const auto end = static_cast<std::uint32_t>(graph.first.size() - 1);
+  graph.successors.resize(graph.first.size());
+  std::uint32_t last_return = size;  // the regular end of the kernel; others are early ones
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (code[i].form->control == Form::Control::kReturn && !code[i].guard.present) last_return = i;
+  }
+  for (std::uint32_t block = 0; block < end; ++block) {
+    const Instruction& last = code[graph.first[block + 1] - 1];
+    auto& out = graph.successors[block];
+    if (last.form->control == Form::Control::kBranch) out.push_back(block_at[last.target]);
+    if (graph.first[block + 1] - 1 == last_return) out.push_back(end);
+    if (last.form->control == Form::Control::kNone || last.guard.present) out.push_back(block + 1);
+  }
+  return graph;
+}
+
+}  // namespace
+
+void find_reconvergence(std::vector<Instruction>& instructions) {
+  const Graph graph = blocks_of(instructions);
+  const auto count = static_cast<std::uint32_t>(graph.first.size());
+  const std::uint32_t end = count - 1;
+  std::vector<std::vector<std::uint32_t>> predecessors(count);
+  for (std::uint32_t block = 0; block < count; ++block) {
+    for (const std::uint32_t next : graph.successors[block]) predecessors[next].push_back(block);
+  }
+  // Postorder of the reversed graph from the end.
+  std::vector<std::uint32_t> order, number(count, count);
+  std::vector<std::pair<std::uint32_t, std::size_t>> stack{{end, 0}};
+  std::vector<bool> seen(count, false);
+  seen[end] = true;
+  while (!stack.empty()) {
+    auto& [block, done] = stack.back();
+    if (done < predecessors[block].size()) {
+      const std::uint32_t next = predecessors[block][done++];
+      if (!seen[next]) {
+        seen[next] = true;
+        stack.emplace_back(next, 0);
+      }
+    } else {
+      number[block] = static_cast<std::uint32_t>(order.size());
+      order.push_back(block);
+      stack.pop_back();
+    }
+  }
+  // Cooper, Harvey, Kennedy: "A simple, fast dominance algorithm", on the reversed graph. A block from which no way
+  // leads to the end (an endless loop) keeps the end.
+  std::vector<std::uint32_t> dominator(count, count);
+  dominator[end] = end;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto place = order.rbegin(); place != order.rend(); ++place) {
+      if (*place == end) continue;
+      std::uint32_t found = count;
+      for (std::uint32_t next : graph.successors[*place]) {
+        if (dominator[next] == count) continue;
+        if (found == count) {
+          found = next;
+          continue;
+        }
+        while (found != next) {
+          while (number[found] < number[next]) found = dominator[found];
+          while (number[next] < number[found]) next = dominator[next];
+        }
+      }
+      if (found != dominator[*place]) {
+        dominator[*place] = found;
+        changed = true;
+      }
+    }
+  }
+  for (std::uint32_t block = 0; block < end; ++block) {
+    Instruction& last = instructions[graph.first[block + 1] - 1];
+    if (last.form->control != Form::Control::kBranch) continue;
+    last.reconvergence = graph.first[dominator[block] == count ? end : dominator[block]];
+    if (last.reconvergence == instructions.size()) continue;
+    const Instruction& meet = instructions[last.reconvergence];
+    if (meet.form->control == Form::Control::kReturn && !meet.guard.present) {
+      last.reconvergence = static_cast<std::uint32_t>(instructions.size());
+    }
+  }
+}
+
+}  // namespace msa_ops::emulator::ptx

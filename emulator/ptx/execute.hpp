@@ -1,0 +1,21 @@
+// One launch of a PTX kernel, from text to counters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../device/grid.hpp"
+#include "kernel.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+// Of sm_90a.
+extern const DeviceLimits kLimits;
+
+// The kernel's parameters, in order, as the bytes that the kernel declares for them. Throws std::invalid_argument if
+// their number or a size differs, or for a launch over the limits; Fault for what the kernel does wrong.
+void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
+             const GlobalMemory& global, std::uint64_t max_instructions, Counters& counters);
+
+}  // namespace msa_ops::emulator::ptx

@@ -1,0 +1,63 @@
+// An instruction ready to be executed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace msa_ops::emulator::ptx {
+
+using Mask = std::uint32_t;  // a bit a lane
+constexpr unsigned kLanes = 32;
+constexpr Mask kAllLanes = 0xffffffffU;
+
+class PtxWarp;
+struct Instruction;
+using Handler = void (*)(PtxWarp& warp, const Instruction& instruction, Mask lanes);
+
+// Where an operand's values stand: 32 of them beside each other, whatever the operand is. A predicate is one Mask.
+struct Operand {
+  enum class Space : std::uint8_t { kRegisters, kConstants, kSpecial };
+  Space space = Space::kRegisters;
+  std::uint8_t width = 0;      // bytes a lane
+  bool negated = false;        // predicates
+  bool present = false;
+  std::uint32_t offset = 0;    // bytes from the start of the space
+  std::uint32_t index = 0;     // kRegisters: of the register
+};
+
+enum class MemorySpace : std::uint8_t { kNone, kGlobal, kShared, kParameter };
+
+// What an opcode is: how it is written and what executes it.
+struct Form {
+  std::string opcode;
+  // Operands in order, separated by blanks. A leading `=` marks a destination.
+  //   p        predicate                 2 4 8    register of that many bytes, or an immediate
+  //   w2 ...   register of at least that many bytes      v   memory operand: `count` registers of >= `element` bytes
+  //   A        address                   L        label
+  //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`
+  std::string operands;
+  Handler handler = nullptr;
+  MemorySpace memory = MemorySpace::kNone;
+  std::uint8_t element = 0;  // bytes
+  std::uint8_t count = 1;
+  enum class Control : std::uint8_t { kNone, kBranch, kReturn } control = Control::kNone;
+};
+
+struct Instruction {
+  const Form* form = nullptr;
+  Handler handler = nullptr;
+  std::array<Operand, 10> operands{};  // as in Form::operands; vectors take one place an element
+  std::uint64_t offset = 0;            // of the address operand; a parameter's or variable's place is in it
+  std::uint32_t target = 0;            // branches: instruction
+  std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
+  Operand guard{};
+  int line = 0;
+  std::array<std::uint32_t, 10> sources{};  // registers that must have been written
+  std::array<std::uint32_t, 6> destinations{};
+  std::uint8_t num_sources = 0;
+  std::uint8_t num_destinations = 0;
+};
+
+}  // namespace msa_ops::emulator::ptx

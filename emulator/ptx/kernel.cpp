@@ -1,0 +1,345 @@
+#include "kernel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "control_flow.hpp"
+#include "error.hpp"
+#include "opcodes.hpp"
+#include "parser.hpp"
+#include "warp.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+const std::vector<std::string> kSpecialRegisters{
+    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",      "%ntid.z",
+    "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",
+    "%laneid",      "%warpid",      "%nwarpid",     "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
+    "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size"};
+
+// From the statements of an entry to instructions.
+class Preparation {
+ public:
+  Preparation(Kernel& kernel, const Module& module, const Entry& entry) : kernel_(kernel), entry_(entry) {
+    lay_out_shared(module);
+    lay_out_registers();
+    kernel.instructions_.reserve(entry.statements.size());
+    for (const Statement& statement : entry.statements) add(statement);
+    find_reconvergence(kernel.instructions_);
+  }
+
+ private:
+  // Static variables first, then the dynamic ones, which all start at the same place.
+  void lay_out_shared(const Module& module) {
+    std::vector<Variable> variables = module.shared;
+    variables.insert(variables.end(), entry_.shared.begin(), entry_.shared.end());
+    std::set<std::string> used;
+    for (const Statement& statement : entry_.statements) {
+      for (const Term& term : statement.operands) note_names(term, used);
+    }
+    std::uint64_t end = kernel_.shared_base();
+    for (const bool dynamic : {false, true}) {
+      std::uint64_t alignment = 1;
+      for (const Variable& variable : variables) {
+        if ((variable.bytes == 0) == dynamic && used.count(variable.name) != 0) {
+          alignment = std::max(alignment, variable.alignment);
+        }
+      }
+      if (dynamic) end = round_up(end, alignment);
+      for (const Variable& variable : variables) {
+        if ((variable.bytes == 0) != dynamic || used.count(variable.name) == 0) continue;
+        if (!dynamic) end = round_up(end, variable.alignment);
+        shared_[variable.name] = end;
+        end += variable.bytes;
+      }
+    }
+    kernel_.static_shared_ = end - kernel_.shared_base();
+  }
+
+  static void note_names(const Term& term, std::set<std::string>& names) {
+    if (term.kind == Term::Kind::kName) names.insert(term.name);
+    for (const Term& inner : term.terms) note_names(inner, names);
+  }
+
+  static std::uint64_t round_up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
+
+  void lay_out_registers() {
+    for (const Register& reg : entry_.registers) {
+      places_.push_back(static_cast<std::uint32_t>(kernel_.register_bytes_));
+      kernel_.register_bytes_ += reg.width == kPredicateWidth ? 16 : reg.width * kLanes;
+    }
+    kernel_.registers_ = entry_.registers;
+  }
+
+  void add(const Statement& statement) {
+    line_ = statement.line;
+    opcode_ = statement.opcode;
+    const std::string name = statement.opcode + vector_suffix(statement);
+    const Form* form = find_form(name);
+    if (form == nullptr) throw Unsupported(name, line_);
+    made_ = {};
+    made_.form = form;
+    made_.handler = form->handler;
+    made_.line = line_;
+    place_ = 0;
+    if (statement.guarded) {
+      Term guard;
+      guard.kind = Term::Kind::kRegister;
+      guard.index = statement.guard;
+      made_.guard = register_operand(guard, kPredicateWidth, false);
+      made_.guard.negated = statement.guard_negated;
+    }
+    std::istringstream specs(form->operands);
+    std::size_t used = 0;
+    for (std::string spec; specs >> spec;) {
+      const bool optional = spec.back() == '?' && spec.find('|') == std::string::npos;
+      if (used == statement.operands.size()) {
+        if (!optional) fail("too few operands");
+        ++place_;
+        continue;
+      }
+      add_operand(spec, statement.operands[used++], statement);
+    }
+    if (used != statement.operands.size()) fail("too many operands");
+    kernel_.instructions_.push_back(made_);
+  }
+
+  // mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
+  static std::string vector_suffix(const Statement& statement) {
+    if (statement.opcode.compare(0, 4, "mov.") != 0 || statement.operands.size() != 2) return "";
+    const Term& first = statement.operands[0];
+    const Term& second = statement.operands[1];
+    if (first.kind == Term::Kind::kVector) return " unpack" + std::to_string(first.terms.size());
+    if (second.kind == Term::Kind::kVector) return " pack" + std::to_string(second.terms.size());
+    return "";
+  }
+
+  void add_operand(const std::string& spec, const Term& term, const Statement& statement) {
+    const bool destination = spec[0] == '=';
+    const char letter = spec[destination ? 1 : 0];
+    if (letter == 'A') return add_address(term);
+    if (letter == 'L') {
+      made_.target = label(term, statement.scope);
+      return;
+    }
+    if (letter == 'v') return add_vector(term, destination);
+    const bool wider = letter == 'w';
+    const char digit = wider ? spec[destination ? 2 : 1] : letter;
+    const unsigned width = letter == 'p' ? kPredicateWidth : static_cast<unsigned>(digit - '0');
+    const std::vector<Term> single{term};
+    for (const Term& element : term.kind == Term::Kind::kVector ? vector_of(spec, term) : single) {
+      push(element, width, wider, destination);
+    }
+    if (spec.find('|') != std::string::npos) {
+      if (term.second.empty()) ++place_;
+      else push(term.second[0], kPredicateWidth, false, true);
+    } else if (!term.second.empty()) {
+      fail("an operand of two parts");
+    }
+  }
+
+  // A vector where the form has consecutive operands of its own for the elements is written out by the form: "{2,2}".
+  const std::vector<Term>& vector_of(const std::string& spec, const Term& term) const {
+    const auto elements = static_cast<std::size_t>(std::count(spec.begin(), spec.end(), ',') + 1);
+    if (elements == 1 || term.terms.size() != elements) fail("a vector of " + std::to_string(term.terms.size()));
+    return term.terms;
+  }
+
+  void add_vector(const Term& term, bool destination) {
+    const unsigned count = made_.form->count;
+    const unsigned width = made_.form->element;
+    if (count == 1) {
+      if (term.kind == Term::Kind::kVector) fail("a vector");
+      return push(term, std::max(width, 2U), true, destination);
+    }
+    if (term.kind != Term::Kind::kVector || term.terms.size() != count) {
+      fail("not a vector of " + std::to_string(count) + " registers");
+    }
+    for (const Term& element : term.terms) push(element, std::max(width, 2U), true, destination);
+  }
+
+  void add_address(const Term& term) {
+    if (term.kind != Term::Kind::kAddress) fail("not an address");
+    made_.offset = term.value;
+    const MemorySpace memory = made_.form->memory;
+    if (term.terms.empty()) {
+      if (memory != MemorySpace::kShared) fail("an address without a base");
+      push_constant(0, 4);
+      return;
+    }
+    const Term& base = term.terms[0];
+    if (memory == MemorySpace::kParameter) {
+      const auto found = std::find_if(entry_.parameters.begin(), entry_.parameters.end(),
+                                      [&](const Parameter& parameter) { return parameter.name == base.name; });
+      if (base.kind != Term::Kind::kName || found == entry_.parameters.end()) fail("not a parameter of the kernel");
+      const std::uint64_t bytes = std::uint64_t{made_.form->element} * made_.form->count;
+      if (made_.offset > found->bytes || bytes > found->bytes - made_.offset) {
+        fail("a read past the end of the parameter");
+      }
+      made_.offset += found->offset;
+      return;
+    }
+    if (base.kind == Term::Kind::kName) {
+      const auto found = shared_.find(base.name);
+      if (found == shared_.end() || memory != MemorySpace::kShared) fail("`" + base.name + "` is not known here");
+      made_.offset += found->second;
+      push_constant(0, 4);
+      return;
+    }
+    push(base, memory == MemorySpace::kGlobal ? 8 : 4, memory == MemorySpace::kShared, false);
+  }
+
+  void push(const Term& term, unsigned width, bool wider, bool destination) {
+    if (term.negated && (destination || width != kPredicateWidth)) fail("`!`");
+    switch (term.kind) {
+      case Term::Kind::kRegister: {
+        const Operand operand = register_operand(term, width, wider);
+        if (destination) made_.destinations.at(made_.num_destinations++) = term.index;
+        else made_.sources.at(made_.num_sources++) = term.index;
+        made_.operands.at(place_++) = operand;
+        return;
+      }
+      case Term::Kind::kInteger:
+        if (destination) break;
+        if (width == kPredicateWidth) {
+          push_constant(term.value != 0 ? kAllLanes : 0, kPredicateWidth);
+          made_.operands.at(place_ - 1).negated = term.negated;
+        } else {
+          push_constant(term.value, width);
+        }
+        return;
+      case Term::Kind::kFloat32:
+        if (destination || width != 4) break;
+        return push_constant(term.value, width);
+      case Term::Kind::kFloat64: {
+        if (destination || (width != 4 && width != 8)) break;
+        if (width == 8) return push_constant(term.value, width);
+        double value = 0;
+        std::memcpy(&value, &term.value, sizeof(value));
+        const auto narrow = static_cast<float>(value);
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, &narrow, sizeof(bits));
+        return push_constant(bits, width);
+      }
+      case Term::Kind::kName: {
+        if (destination) break;
+        const auto special = std::find(kSpecialRegisters.begin(), kSpecialRegisters.end(), term.name);
+        if (special != kSpecialRegisters.end()) {
+          if (width != 4) break;
+          Operand operand;
+          operand.space = Operand::Space::kSpecial;
+          operand.width = 4;
+          operand.present = true;
+          operand.offset = static_cast<std::uint32_t>((special - kSpecialRegisters.begin()) * kLanes * 4);
+          made_.operands.at(place_++) = operand;
+          return;
+        }
+        const auto variable = shared_.find(term.name);
+        if (variable != shared_.end() && width >= 4) return push_constant(variable->second, width);
+        if (term.name[0] == '%') throw Unsupported(term.name, line_);
+        fail("`" + term.name + "` is not known here");
+      }
+      default: break;
+    }
+    fail("an operand of another kind than the instruction takes");
+  }
+
+  Operand register_operand(const Term& term, unsigned width, bool wider) const {
+    const Register& reg = entry_.registers[term.index];
+    const bool predicate = width == kPredicateWidth;
+    const bool fits = wider ? reg.width >= width && reg.width != kPredicateWidth : reg.width == width;
+    if (!fits) {
+      fail("register `" + reg.name + "` is " +
+           (reg.width == kPredicateWidth ? "a predicate" : "of " + std::to_string(reg.width) + " bytes") +
+           "; the instruction takes " + (predicate ? "a predicate" : std::to_string(width) + " bytes"));
+    }
+    Operand operand;
+    operand.width = static_cast<std::uint8_t>(reg.width);
+    operand.negated = term.negated;
+    operand.present = true;
+    operand.offset = places_[term.index];
+    operand.index = term.index;
+    return operand;
+  }
+
+  void push_constant(std::uint64_t value, unsigned width) {
+    if (width < 8 && width != kPredicateWidth) value &= (std::uint64_t{1} << (8 * width)) - 1;
+    const auto [found, is_new] = constants_.try_emplace({value, width}, kernel_.constants_.size());
+    if (is_new) {
+      for (unsigned lane = 0; lane < kLanes; ++lane) {
+        const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+        kernel_.constants_.insert(kernel_.constants_.end(), bytes, bytes + (width == kPredicateWidth ? 4 : width));
+      }
+    }
+    Operand operand;
+    operand.space = Operand::Space::kConstants;
+    operand.width = static_cast<std::uint8_t>(width);
+    operand.present = true;
+    operand.offset = static_cast<std::uint32_t>(found->second);
+    made_.operands.at(place_++) = operand;
+  }
+
+  std::uint32_t label(const Term& term, unsigned scope) const {
+    if (term.kind != Term::Kind::kName) fail("not a label");
+    for (int at = static_cast<int>(scope); at >= 0; at = entry_.scopes[static_cast<unsigned>(at)].parent) {
+      const auto& labels = entry_.scopes[static_cast<unsigned>(at)].labels;
+      if (const auto found = labels.find(term.name); found != labels.end()) {
+        return static_cast<std::uint32_t>(found->second);
+      }
+    }
+    fail("label `" + term.name + "` is not known here");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const { throw PtxError("`" + opcode_ + "`: " + what, line_); }
+
+  Kernel& kernel_;
+  const Entry& entry_;
+  std::map<std::string, std::uint64_t> shared_;
+  std::vector<std::uint32_t> places_;  // of registers
+  std::map<std::pair<std::uint64_t, unsigned>, std::size_t> constants_;
+  Instruction made_;
+  unsigned place_ = 0;
+  int line_ = 0;
+  std::string opcode_;
+};
+
+Kernel::Kernel(std::string_view source, const std::string& entry) {
+  const Module module = parse(source);
+  const Entry* found = nullptr;
+  std::string names;
+  for (const Entry& candidate : module.entries) {
+    names += (names.empty() ? "" : ", ") + candidate.name;
+    if (candidate.name == entry || (entry.empty() && module.entries.size() == 1)) found = &candidate;
+  }
+  if (found == nullptr) throw std::invalid_argument("entry: '" + entry + "'; the PTX has: " + names);
+  name_ = found->name;
+  parameters_ = found->parameters;
+  required_threads_ = found->required_threads;
+  max_threads_ = found->max_threads;
+  if (found->statements.empty()) throw PtxError("kernel `" + name_ + "` has no instruction", found->line);
+  Preparation(*this, module, *found);
+}
+
+std::unique_ptr<WarpProgram> Kernel::make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const {
+  return std::make_unique<PtxWarp>(*this, block, index, lanes);
+}
+
+void Kernel::check_block(const std::array<unsigned, 3>& block) const {
+  const auto text = [](const std::array<unsigned, 3>& size) {
+    return std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
+  };
+  if (required_threads_[0] != 0 && required_threads_ != block) {
+    throw std::invalid_argument("block: " + text(block) + "; the kernel demands " + text(required_threads_));
+  }
+  if (max_threads_ != 0 && block[0] * block[1] * block[2] > max_threads_) {
+    throw std::invalid_argument("block: " + text(block) + "; the kernel takes " + std::to_string(max_threads_) +
+                                " threads at most");
+  }
+}
+
+}  // namespace msa_ops::emulator::ptx

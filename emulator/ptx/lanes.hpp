@@ -1,0 +1,52 @@
+// A function of one lane's values, applied to all lanes of an instruction.
+#pragma once
+
+#include <cstring>
+
+#include "warp.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+// Calls function(lane) for each lane of the mask; without a branch a lane where all take part.
+template <typename Function>
+inline void for_lanes(Mask lanes, Function function) {
+  if (lanes == kAllLanes) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) function(lane);
+  } else {
+    for (; lanes != 0; lanes &= lanes - 1) function(static_cast<unsigned>(__builtin_ctz(lanes)));
+  }
+}
+
+template <typename R, typename A, R (*function)(A)>
+void unary(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  R* out = warp.out<R>(i.operands[0]);
+  const A* a = warp.row<A>(i.operands[1]);
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane]); });
+}
+
+template <typename R, typename A, typename B, R (*function)(A, B)>
+void binary(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  R* out = warp.out<R>(i.operands[0]);
+  const A* a = warp.row<A>(i.operands[1]);
+  const B* b = warp.row<B>(i.operands[2]);
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane]); });
+}
+
+template <typename R, typename A, typename B, typename C, R (*function)(A, B, C)>
+void ternary(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  R* out = warp.out<R>(i.operands[0]);
+  const A* a = warp.row<A>(i.operands[1]);
+  const B* b = warp.row<B>(i.operands[2]);
+  const C* c = warp.row<C>(i.operands[3]);
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane], c[lane]); });
+}
+
+template <typename To, typename From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+}  // namespace msa_ops::emulator::ptx

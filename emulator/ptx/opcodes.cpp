@@ -1,0 +1,62 @@
+#include "opcodes.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+// Caching hints, and orders and scopes of the memory model: here one instruction of one warp is done before the next
+// begins, everywhere, so that every access is as strong as the strongest.
+bool is_implied(std::string_view modifier) {
+  static const std::unordered_set<std::string_view> implied{
+      "nc",      "ca",      "cg",      "cs",      "lu",      "cv",  "wb",  "wt",  "weak",
+      "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys"};
+  return implied.count(modifier) != 0 || modifier.substr(0, 4) == "L1::" || modifier.substr(0, 4) == "L2::";
+}
+
+std::string without_implied(const std::string& opcode) {
+  const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
+  if (kind != "ld" && kind != "st" && kind != "atom" && kind != "red") return opcode;
+  std::string kept;
+  for (std::size_t at = 0; at < opcode.size();) {
+    const std::size_t end = std::min(opcode.find('.', at), opcode.size());
+    const std::string_view part = std::string_view(opcode).substr(at, end - at);
+    if (!is_implied(part)) kept += (kept.empty() ? "" : ".") + std::string(part == "shared::cta" ? "shared" : part);
+    at = end + 1;
+  }
+  return kept;
+}
+
+}  // namespace
+
+const Forms& all_forms() {
+  static const Forms* forms = [] {
+    auto* made = new Forms();
+    for (const auto add : {add_integer_forms, add_float_forms, add_compare_forms, add_convert_forms, add_move_forms,
+                           add_memory_forms, add_atomic_forms, add_warp_forms, add_control_forms}) {
+      add(*made);
+    }
+    std::sort(made->begin(), made->end(), [](const Form& a, const Form& b) { return a.opcode < b.opcode; });
+    for (std::size_t i = 1; i < made->size(); ++i) {
+      if ((*made)[i].opcode == (*made)[i - 1].opcode) throw std::logic_error("opcode twice: " + (*made)[i].opcode);
+    }
+    return made;
+  }();
+  return *forms;
+}
+
+const Form* find_form(const std::string& opcode) {
+  static const auto* places = [] {
+    auto* made = new std::unordered_map<std::string, const Form*>();
+    for (const Form& form : all_forms()) (*made)[form.opcode] = &form;
+    return made;
+  }();
+  const auto found = places->find(without_implied(opcode));
+  return found == places->end() ? nullptr : found->second;
+}
+
+}  // namespace msa_ops::emulator::ptx

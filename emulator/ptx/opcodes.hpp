@@ -1,0 +1,31 @@
+// The table of opcodes that the emulator executes. An opcode that is not in it is unsupported.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "instruction.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+using Forms = std::vector<Form>;
+
+// One function a file of handlers.
+void add_integer_forms(Forms& forms);
+void add_float_forms(Forms& forms);
+void add_compare_forms(Forms& forms);
+void add_convert_forms(Forms& forms);
+void add_move_forms(Forms& forms);
+void add_memory_forms(Forms& forms);
+void add_atomic_forms(Forms& forms);
+void add_warp_forms(Forms& forms);
+void add_control_forms(Forms& forms);
+
+// All forms, by opcode ascending. `mov` of a vector has names of its own: "mov.b32 pack2", "mov.b32 unpack2".
+const Forms& all_forms();
+
+// The form of an opcode, or nullptr. Modifiers of memory accesses that change nothing here (caching hints,
+// orders, scopes) are left out before the look-up.
+const Form* find_form(const std::string& opcode);
+
+}  // namespace msa_ops::emulator::ptx

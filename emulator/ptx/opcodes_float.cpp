@@ -1,0 +1,110 @@
+// Arithmetic in fp32, and minimum and maximum of pairs of 16-bit numbers. Compiled without contraction: every
+// operation here is the correctly rounded one of IEEE 754.
+#include <cmath>
+
+#include "lanes.hpp"
+#include "numbers.hpp"
+#include "opcodes.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+template <bool ftz>
+float in(float value) { return ftz ? flush(value) : value; }
+template <bool ftz>
+float result(float value) { return canonical(ftz ? flush(value) : value); }
+
+template <bool ftz>
+float add(float a, float b) { return result<ftz>(in<ftz>(a) + in<ftz>(b)); }
+template <bool ftz>
+float sub(float a, float b) { return result<ftz>(in<ftz>(a) - in<ftz>(b)); }
+template <bool ftz>
+float mul(float a, float b) { return result<ftz>(in<ftz>(a) * in<ftz>(b)); }
+template <bool ftz>
+float fma(float a, float b, float c) { return result<ftz>(std::fma(in<ftz>(a), in<ftz>(b), in<ftz>(c))); }
+template <bool ftz>
+float div(float a, float b) { return result<ftz>(in<ftz>(a) / in<ftz>(b)); }
+template <bool ftz>
+float rcp(float a) { return result<ftz>(1.0F / in<ftz>(a)); }
+template <bool ftz>
+float root(float a) { return result<ftz>(std::sqrt(in<ftz>(a))); }
+template <bool ftz>
+float absolute(float a) { return std::fabs(in<ftz>(a)); }
+template <bool ftz>
+float negate(float a) { return -in<ftz>(a); }
+
+// -0 is below +0. Without `nan` a NaN gives way to a number; two of them, or with it any, give the one NaN.
+template <bool nan>
+bool first_is_nan_result(float a, float b) {
+  return nan ? std::isnan(a) || std::isnan(b) : std::isnan(a) && std::isnan(b);
+}
+inline bool below(float a, float b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
+template <bool ftz, bool nan>
+float minimum(float a, float b) {
+  a = in<ftz>(a), b = in<ftz>(b);
+  if (first_is_nan_result<nan>(a, b)) return bit_cast<float>(kNan32);
+  return std::isnan(a) || below(b, a) ? b : a;
+}
+template <bool ftz, bool nan>
+float maximum(float a, float b) {
+  a = in<ftz>(a), b = in<ftz>(b);
+  if (first_is_nan_result<nan>(a, b)) return bit_cast<float>(kNan32);
+  return std::isnan(a) || below(a, b) ? b : a;
+}
+
+template <float (*widen)(std::uint16_t), float (*function)(float, float), std::uint16_t (*narrow)(float)>
+std::uint32_t pairwise(std::uint32_t a, std::uint32_t b) {
+  const auto half = [](std::uint32_t x, std::uint32_t y) -> std::uint32_t {
+    return narrow(function(widen(static_cast<std::uint16_t>(x)), widen(static_cast<std::uint16_t>(y))));
+  };
+  return half(a >> 16, b >> 16) << 16 | half(a & 0xffff, b & 0xffff);
+}
+template <float (*widen)(std::uint16_t), float (*function)(float, float), std::uint16_t (*narrow)(float)>
+std::uint16_t single(std::uint16_t a, std::uint16_t b) { return narrow(function(widen(a), widen(b))); }
+
+template <bool ftz>
+void add_fp32(Forms& forms) {
+  const std::string f = ftz ? ".ftz" : "";
+  using F = float;
+  for (const std::string rn : {"", ".rn"}) {
+    forms.push_back({"add" + rn + f + ".f32", "=4 4 4", binary<F, F, F, add<ftz>>});
+    forms.push_back({"sub" + rn + f + ".f32", "=4 4 4", binary<F, F, F, sub<ftz>>});
+    forms.push_back({"mul" + rn + f + ".f32", "=4 4 4", binary<F, F, F, mul<ftz>>});
+  }
+  forms.push_back({"fma.rn" + f + ".f32", "=4 4 4 4", ternary<F, F, F, F, fma<ftz>>});
+  forms.push_back({"div.rn" + f + ".f32", "=4 4 4", binary<F, F, F, div<ftz>>});
+  forms.push_back({"rcp.rn" + f + ".f32", "=4 4", unary<F, F, rcp<ftz>>});
+  forms.push_back({"sqrt.rn" + f + ".f32", "=4 4", unary<F, F, root<ftz>>});
+  forms.push_back({"abs" + f + ".f32", "=4 4", unary<F, F, absolute<ftz>>});
+  forms.push_back({"neg" + f + ".f32", "=4 4", unary<F, F, negate<ftz>>});
+  forms.push_back({"min" + f + ".f32", "=4 4 4", binary<F, F, F, minimum<ftz, false>>});
+  forms.push_back({"max" + f + ".f32", "=4 4 4", binary<F, F, F, maximum<ftz, false>>});
+  forms.push_back({"min" + f + ".NaN.f32", "=4 4 4", binary<F, F, F, minimum<ftz, true>>});
+  forms.push_back({"max" + f + ".NaN.f32", "=4 4 4", binary<F, F, F, maximum<ftz, true>>});
+}
+
+template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
+void add_sixteen(Forms& forms, const std::string& type) {
+  using H = std::uint16_t;
+  using W = std::uint32_t;
+  const std::string pair = type + "x2";
+  forms.push_back({"min." + type, "=2 2 2", binary<H, H, H, single<widen, minimum<false, false>, narrow>>});
+  forms.push_back({"max." + type, "=2 2 2", binary<H, H, H, single<widen, maximum<false, false>, narrow>>});
+  forms.push_back({"min.NaN." + type, "=2 2 2", binary<H, H, H, single<widen, minimum<false, true>, narrow>>});
+  forms.push_back({"max.NaN." + type, "=2 2 2", binary<H, H, H, single<widen, maximum<false, true>, narrow>>});
+  forms.push_back({"min." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, minimum<false, false>, narrow>>});
+  forms.push_back({"max." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, maximum<false, false>, narrow>>});
+  forms.push_back({"min.NaN." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, minimum<false, true>, narrow>>});
+  forms.push_back({"max.NaN." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, maximum<false, true>, narrow>>});
+}
+
+}  // namespace
+
+void add_float_forms(Forms& forms) {
+  add_fp32<false>(forms);
+  add_fp32<true>(forms);
+  add_sixteen<float_from_half, half_from<>>(forms, "f16");
+  add_sixteen<float_from_bfloat, bfloat_from<>>(forms, "bf16");
+}
+
+}  // namespace msa_ops::emulator::ptx

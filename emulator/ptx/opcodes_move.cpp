@@ -1,0 +1,59 @@
+// Moves, also between a register and its parts.
+#include "lanes.hpp"
+#include "opcodes.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+template <typename T>
+T same(T value) { return value; }
+
+template <typename Whole, typename Part>
+void pack(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  constexpr unsigned count = sizeof(Whole) / sizeof(Part);
+  Whole* out = warp.out<Whole>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) {
+    Whole value = 0;
+    for (unsigned part = 0; part < count; ++part) {
+      value |= static_cast<Whole>(warp.row<Part>(i.operands[1 + part])[lane]) << (8 * sizeof(Part) * part);
+    }
+    out[lane] = value;
+  });
+}
+
+template <typename Whole, typename Part>
+void unpack(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  constexpr unsigned count = sizeof(Whole) / sizeof(Part);
+  const Whole* in = warp.row<Whole>(i.operands[count]);
+  for_lanes(lanes, [&](unsigned lane) {
+    const Whole value = in[lane];
+    for (unsigned part = 0; part < count; ++part) {
+      warp.out<Part>(i.operands[part])[lane] = static_cast<Part>(value >> (8 * sizeof(Part) * part));
+    }
+  });
+}
+
+}  // namespace
+
+void add_move_forms(Forms& forms) {
+  for (const std::string type : {"b16", "u16", "s16"}) {
+    forms.push_back({"mov." + type, "=2 2", unary<std::uint16_t, std::uint16_t, same<std::uint16_t>>});
+  }
+  for (const std::string type : {"b32", "u32", "s32", "f32"}) {
+    forms.push_back({"mov." + type, "=4 4", unary<std::uint32_t, std::uint32_t, same<std::uint32_t>>});
+  }
+  for (const std::string type : {"b64", "u64", "s64", "f64"}) {
+    forms.push_back({"mov." + type, "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+  }
+  forms.push_back({"mov.b32 pack2", "=4 2,2", pack<std::uint32_t, std::uint16_t>});
+  forms.push_back({"mov.b32 unpack2", "=2,2 4", unpack<std::uint32_t, std::uint16_t>});
+  forms.push_back({"mov.b64 pack2", "=8 4,4", pack<std::uint64_t, std::uint32_t>});
+  forms.push_back({"mov.b64 unpack2", "=4,4 8", unpack<std::uint64_t, std::uint32_t>});
+  forms.push_back({"mov.b64 pack4", "=8 2,2,2,2", pack<std::uint64_t, std::uint16_t>});
+  forms.push_back({"mov.b64 unpack4", "=2,2,2,2 8", unpack<std::uint64_t, std::uint16_t>});
+  // Generic addresses of global memory are its addresses.
+  forms.push_back({"cvta.to.global.u64", "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+  forms.push_back({"cvta.global.u64", "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+}
+
+}  // namespace msa_ops::emulator::ptx

@@ -1,0 +1,370 @@
+#include "parser.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "error.hpp"
+#include "lexer.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+unsigned width_of_type(std::string_view type, int line) {
+  if (type == ".pred") return kPredicateWidth;
+  static const std::unordered_map<std::string_view, unsigned> widths{
+      {".b8", 1},    {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2}, {".s16", 2}, {".f16", 2}, {".f16x2", 4},
+      {".b32", 4},   {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}};
+  const auto found = widths.find(type);
+  if (found == widths.end()) throw Unsupported(std::string(type), line);
+  return found->second;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view source) : tokens_(tokenize(source)) {}
+
+  Module parse() {
+    while (peek().kind != Token::Kind::kEnd) top_level();
+    return std::move(module_);
+  }
+
+ private:
+  // ---- tokens
+  const Token& peek(std::size_t ahead = 0) const {
+    return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1];
+  }
+  const Token& next() {
+    const Token& token = peek();
+    if (token.kind != Token::Kind::kEnd) ++at_;
+    return token;
+  }
+  bool accept(char mark) {
+    if (!peek().is(mark)) return false;
+    ++at_;
+    return true;
+  }
+  [[noreturn]] void fail(const std::string& wanted) const {
+    throw PtxError("expected " + wanted + ", found `" + std::string(peek().text) + "`", peek().line);
+  }
+  void expect(char mark) {
+    if (!accept(mark)) fail(std::string("`") + mark + "`");
+  }
+  std::string word(const char* wanted) {
+    if (peek().kind != Token::Kind::kWord) fail(wanted);
+    return std::string(next().text);
+  }
+  void skip_line() {
+    for (const int line = peek().line; peek().line == line && peek().kind != Token::Kind::kEnd;) ++at_;
+  }
+  std::uint64_t integer() {
+    if (peek().kind != Token::Kind::kNumber) fail("an integer");
+    const Token& token = next();
+    std::string text(token.text);
+    if (text.back() == 'U') text.pop_back();
+    char* end = nullptr;
+    const bool binary = text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B');
+    const std::uint64_t value = std::strtoull(text.c_str() + (binary ? 2 : 0), &end, binary ? 2 : 0);
+    if (*end != '\0') throw PtxError("`" + std::string(token.text) + "` is not an integer", token.line);
+    return value;
+  }
+
+  // ---- the module
+  void top_level() {
+    const Token& token = peek();
+    const std::string_view text = token.text;
+    if (text == ".version") {
+      next(), next();
+    } else if (text == ".target") {
+      next();
+      module_.target = word("a target");
+      check_target(token.line);
+      while (accept(',')) next();
+    } else if (text == ".address_size") {
+      next();
+      if (integer() != 64) throw Unsupported(".address_size other than 64", token.line);
+    } else if (text == ".file") {
+      skip_line();
+    } else if (text == ".section") {
+      while (!peek().is('{') && peek().kind != Token::Kind::kEnd) next();
+      while (!peek().is('}') && peek().kind != Token::Kind::kEnd) next();
+      expect('}');
+    } else if (text == ".extern" || text == ".visible" || text == ".weak" || text == ".common") {
+      next();
+    } else if (text == ".shared") {
+      module_.shared.push_back(variable());
+    } else if (text == ".entry") {
+      entry();
+    } else if (text == ".func" || text == ".global" || text == ".const" || text == ".alias") {
+      throw Unsupported(std::string(text), token.line);
+    } else {
+      fail("a directive");
+    }
+  }
+
+  // sm_90a and what came before: the instructions of later chips are not known here.
+  void check_target(int line) const {
+    const std::string& target = module_.target;
+    char* end = nullptr;
+    const unsigned long number = target.compare(0, 3, "sm_") == 0 ? std::strtoul(target.c_str() + 3, &end, 10) : 0;
+    if (number == 0 || number > 90) throw Unsupported(".target " + target, line);
+  }
+
+  // .shared .align 16 .b8 name[16];  without a number in the brackets it is the dynamic shared memory.
+  Variable variable() {
+    next();
+    Variable made{"", 0, 0};
+    std::string type = word("a type");
+    if (type == ".align") {
+      made.alignment = integer();
+      type = word("a type");
+    }
+    const unsigned width = width_of_type(type, peek().line);
+    if (made.alignment == 0) made.alignment = width;
+    if ((made.alignment & (made.alignment - 1)) != 0) fail("an alignment that is a power of two");
+    made.name = word("a name");
+    made.bytes = width;
+    if (accept('[')) {
+      made.bytes = peek().is(']') ? 0 : width * integer();
+      expect(']');
+    }
+    expect(';');
+    return made;
+  }
+
+  void entry() {
+    next();
+    Entry made{};
+    made.line = peek().line;
+    made.name = word("the name of the kernel");
+    entry_ = &made;
+    if (accept('(')) {
+      while (!accept(')')) {
+        parameter();
+        if (!peek().is(')')) expect(',');
+      }
+    }
+    while (!peek().is('{')) {
+      const std::string directive = word("a directive or `{`");
+      if (directive == ".reqntid" || directive == ".maxntid") {
+        std::array<unsigned, 3> threads{1, 1, 1};
+        unsigned i = 0;
+        do {
+          if (i == 3) fail("three numbers at most");
+          threads[i++] = static_cast<unsigned>(integer());
+        } while (accept(','));
+        if (directive == ".reqntid") made.required_threads = threads;
+        else made.max_threads = threads[0] * threads[1] * threads[2];
+      } else if (directive == ".minnctapersm" || directive == ".maxnreg") {
+        integer();  // advice to the compiler
+      } else if (directive == ".pragma") {
+        next();
+        expect(';');
+      } else {
+        throw Unsupported(directive, peek().line);
+      }
+    }
+    block(-1);
+    entry_ = nullptr;
+    module_.entries.push_back(std::move(made));
+  }
+
+  // .param .u64 .ptr .global .align 16 name    or    .param .align 8 .b8 name[24]
+  void parameter() {
+    if (word("`.param`") != ".param") fail("`.param`");
+    std::uint64_t alignment = 0;
+    unsigned width = 0;
+    while (peek().kind == Token::Kind::kWord && peek().text[0] == '.') {
+      const int line = peek().line;
+      const std::string part = word("a type");
+      if (part == ".align") {
+        const std::uint64_t value = integer();
+        if (width == 0) alignment = value;  // after a type it speaks of what the pointer points to
+      } else if (part == ".ptr" || part == ".global" || part == ".shared" || part == ".const" || part == ".local") {
+        continue;
+      } else {
+        width = width_of_type(part, line);
+      }
+    }
+    if (width == 0) fail("a type");
+    Parameter made{word("the name of a parameter"), width, 0};
+    if (alignment == 0) alignment = width;
+    if (accept('[')) {
+      made.bytes = width * integer();
+      expect(']');
+    }
+    if (!entry_->parameters.empty()) made.offset = entry_->parameters.back().offset + entry_->parameters.back().bytes;
+    made.offset = (made.offset + alignment - 1) / alignment * alignment;
+    entry_->parameters.push_back(std::move(made));
+  }
+
+  // ---- bodies
+  void block(int parent) {
+    expect('{');
+    const unsigned scope = static_cast<unsigned>(entry_->scopes.size());
+    entry_->scopes.push_back({parent, {}});
+    names_.emplace_back();
+    while (!accept('}')) {
+      if (peek().kind == Token::Kind::kEnd) fail("`}`");
+      statement(scope);
+    }
+    names_.pop_back();
+  }
+
+  void statement(unsigned scope) {
+    if (peek().is('{')) return block(static_cast<int>(scope));
+    if (accept(';')) return;
+    if (peek().kind == Token::Kind::kWord && peek(1).is(':')) {
+      const int line = peek().line;
+      const std::string label = word("a label");
+      expect(':');
+      if (!entry_->scopes[scope].labels.emplace(label, entry_->statements.size()).second) {
+        throw PtxError("label `" + label + "` twice", line);
+      }
+      return;
+    }
+    const std::string_view text = peek().text;
+    if (text == ".reg") return registers();
+    if (text == ".shared") return entry_->shared.push_back(variable());
+    if (text == ".loc") return skip_line();
+    if (text == ".pragma") {
+      next(), next();
+      return expect(';');
+    }
+    if (text.substr(0, 1) == ".") throw Unsupported(std::string(text), peek().line);
+    instruction(scope);
+  }
+
+  // .reg .b32 %r<10>, other;
+  void registers() {
+    next();
+    const int line = peek().line;
+    const std::string type = word("a type");
+    const unsigned width = width_of_type(type, line);
+    if (width == 1 && type != ".pred") throw Unsupported(".reg " + type, line);
+    do {
+      const std::string name = word("the name of a register");
+      if (accept('<')) {
+        const std::uint64_t count = integer();
+        expect('>');
+        if (count > 1'000'000) throw PtxError("more registers than any kernel has", line);
+        for (std::uint64_t i = 0; i < count; ++i) declare(name + std::to_string(i), width, line);
+      } else {
+        declare(name, width, line);
+      }
+    } while (accept(','));
+    expect(';');
+  }
+
+  void declare(const std::string& name, unsigned width, int line) {
+    if (!names_.back().emplace(name, static_cast<std::uint32_t>(entry_->registers.size())).second) {
+      throw PtxError("register `" + name + "` twice", line);
+    }
+    entry_->registers.push_back({name, width});
+  }
+
+  void instruction(unsigned scope) {
+    Statement made{};
+    made.scope = scope;
+    if (accept('@')) {
+      made.guarded = true;
+      made.guard_negated = accept('!');
+      const Term guard = term();
+      if (guard.kind != Term::Kind::kRegister) fail("a predicate register after `@`");
+      made.guard = guard.index;
+    }
+    made.line = peek().line;
+    made.opcode = word("an instruction");
+    while (!peek().is(';')) {
+      made.operands.push_back(term());
+      if (!peek().is(';')) expect(',');
+    }
+    expect(';');
+    entry_->statements.push_back(std::move(made));
+  }
+
+  Term term() {
+    Term made = simple_term();
+    if (accept('|')) made.second.push_back(simple_term());
+    return made;
+  }
+
+  Term simple_term() {
+    if (accept('{')) {
+      Term vector;
+      vector.kind = Term::Kind::kVector;
+      do vector.terms.push_back(simple_term());
+      while (accept(','));
+      expect('}');
+      return vector;
+    }
+    if (accept('[')) {
+      Term address;
+      address.kind = Term::Kind::kAddress;
+      if (peek().kind == Token::Kind::kWord) address.terms.push_back(simple_term());
+      if (accept('+') || peek().is('-') || address.terms.empty()) {
+        const bool negative = accept('-');
+        address.value = negative ? ~integer() + 1 : integer();
+      }
+      expect(']');
+      return address;
+    }
+    if (accept('!')) {
+      Term made = simple_term();
+      made.negated = !made.negated;
+      return made;
+    }
+    const bool negative = accept('-');
+    if (peek().kind == Token::Kind::kNumber) return number(negative);
+    if (negative) fail("a number");
+    Term made;
+    made.name = word("an operand");
+    for (auto scope = names_.rbegin(); scope != names_.rend(); ++scope) {
+      const auto found = scope->find(made.name);
+      if (found == scope->end()) continue;
+      made.kind = Term::Kind::kRegister;
+      made.index = found->second;
+      break;
+    }
+    return made;
+  }
+
+  Term number(bool negative) {
+    const std::string text(peek().text);
+    Term made;
+    if (text.size() > 2 && text[0] == '0' && std::strchr("fFdD", text[1]) != nullptr) {
+      const bool single = text[1] == 'f' || text[1] == 'F';
+      char* end = nullptr;
+      made.value = std::strtoull(text.c_str() + 2, &end, 16);
+      if (*end != '\0' || text.size() != (single ? 10U : 18U)) fail("a number of 8 or 16 hexadecimal digits");
+      if (negative) made.value ^= std::uint64_t{1} << (single ? 31 : 63);
+      made.kind = single ? Term::Kind::kFloat32 : Term::Kind::kFloat64;
+      next();
+    } else if (text.find('.') != std::string::npos ||
+               (text.find_first_of("eE") != std::string::npos && text.compare(0, 2, "0x") != 0)) {
+      char* end = nullptr;
+      const double value = negative ? -std::strtod(text.c_str(), &end) : std::strtod(text.c_str(), &end);
+      if (*end != '\0') fail("a number");
+      std::memcpy(&made.value, &value, sizeof(value));
+      made.kind = Term::Kind::kFloat64;
+      next();
+    } else {
+      made.kind = Term::Kind::kInteger;
+      made.value = negative ? ~integer() + 1 : integer();
+    }
+    return made;
+  }
+
+  std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+  Module module_;
+  Entry* entry_ = nullptr;
+  std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
+};
+
+}  // namespace
+
+Module parse(std::string_view source) { return Parser(source).parse(); }
+
+}  // namespace msa_ops::emulator::ptx

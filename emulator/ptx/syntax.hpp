@@ -1,0 +1,83 @@
+// A PTX module as written: declarations and statements, names of registers resolved to their declarations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace msa_ops::emulator::ptx {
+
+constexpr unsigned kPredicateWidth = 1;
+
+struct Register {
+  std::string name;
+  unsigned width;  // bytes; kPredicateWidth for .pred
+};
+
+struct Term {
+  enum class Kind {
+    kRegister,
+    kInteger,
+    kFloat32,  // bits of 0f...
+    kFloat64,  // bits of 0d... or of a decimal fraction
+    kName,     // a label, a variable, a parameter or a special register
+    kVector,
+    kAddress,
+  };
+  Kind kind = Kind::kName;
+  std::uint32_t index = 0;    // kRegister: in Entry::registers
+  std::uint64_t value = 0;    // numbers; kAddress: the offset
+  std::string name;           // kName
+  bool negated = false;       // !p
+  std::vector<Term> terms{};  // kVector: elements; kAddress: the base, or nothing
+  std::vector<Term> second{};  // p|q: q
+};
+
+struct Statement {
+  std::string opcode;  // with all modifiers
+  std::vector<Term> operands;
+  int line;
+  bool guarded = false;
+  bool guard_negated = false;
+  std::uint32_t guard = 0;  // register
+  unsigned scope = 0;       // of Entry::scopes
+};
+
+struct Variable {
+  std::string name;
+  std::uint64_t bytes;      // 0: the dynamic shared memory
+  std::uint64_t alignment;
+};
+
+struct Parameter {
+  std::string name;
+  std::uint64_t bytes;
+  std::uint64_t offset;
+};
+
+struct Scope {
+  int parent;                                // -1: none
+  std::map<std::string, std::size_t> labels;  // to the statement that follows
+};
+
+struct Entry {
+  std::string name;
+  int line;
+  std::vector<Parameter> parameters;
+  std::array<unsigned, 3> required_threads{};  // .reqntid; 0: any
+  unsigned max_threads = 0;                    // .maxntid; 0: any
+  std::vector<Register> registers;
+  std::vector<Variable> shared;  // declared in the body
+  std::vector<Scope> scopes;
+  std::vector<Statement> statements;
+};
+
+struct Module {
+  std::string target;
+  std::vector<Variable> shared;
+  std::vector<Entry> entries;
+};
+
+}  // namespace msa_ops::emulator::ptx

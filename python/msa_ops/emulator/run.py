@@ -1,0 +1,147 @@
+"""One launch on the emulator: values to parameter bytes, memory to allocations, and the report."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msa_ops import _C
+from msa_ops.emulator.memory import Allocation, allocation, is_memory
+
+MAX_INSTRUCTIONS = 10**10
+"""Warp instructions after which a launch is given up: it would take an hour."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Exact counts of what was executed.
+
+    warp_instructions: instructions issued by warps, by opcode. An instruction whose guard is false in every lane
+        counts; an instruction that a warp executes once for each side of a branch counts twice.
+    global_bytes_read, global_bytes_written: bytes that the lanes asked for; atomics count in both.
+    launches: kernels launched.
+    """
+
+    warp_instructions: dict[str, int]
+    global_bytes_read: int
+    global_bytes_written: int
+    launches: int
+
+    @property
+    def total_warp_instructions(self) -> int:
+        return sum(self.warp_instructions.values())
+
+
+def opcodes() -> list[str]:
+    """Every opcode that is executed, ascending, without modifiers that change nothing here (docs/emulator.md)."""
+    return _C.emulated_opcodes()
+
+
+def run_ptx(
+    ptx: str,
+    entry: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any],
+    shared_memory: int = 0,
+    tensors: Mapping[str, Any] | None = None,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> Report:
+    """Executes one launch of a kernel in PTX.
+
+    ptx: the text of a module. entry: the kernel's name; "" for the only one.
+    grid, block: up to three numbers, x first. shared_memory: bytes of dynamic shared memory.
+    arguments: one a parameter: a CPU tensor or NumPy array (its address is passed, and exactly its bytes are memory
+        that the kernel may use; a read-only array may only be read), an int, a float for parameters of 4 or 8 bytes,
+        None for a null pointer, or bytes.
+    tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
+    max_instructions: warp instructions after which the launch is given up.
+
+    Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
+    (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
+    lacks, both before anything runs; ValueError for arguments or a launch that do not fit.
+    """
+    sizes = _C.ptx_parameters(ptx, entry)
+    if len(sizes) != len(arguments):
+        raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(sizes)}")
+    allocations = _allocations(arguments, tensors)
+    parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
+    shape = _three("grid", grid), _three("block", block)
+    return _report(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, max_instructions))
+
+
+def run_compiled(
+    kernel_name: str,
+    ptx: str,
+    args: Sequence[Any],
+    tensors: Mapping[str, Any] | None = None,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> Report:
+    """Runs the host launcher of a compiled kernel of this build, and executes what it launches from its PTX.
+
+    kernel_name: as in `_C.compiled_kernels()`. ptx: the text that the build left beside the object.
+    args: the launcher's arguments without the stream: tensors, ints, None, and floats for fp32 arguments.
+
+    Raises as `run_ptx`; NotImplementedError if this build does not hold the kernel.
+    """
+    try:
+        position = _C.find_kernel(kernel_name)
+    except IndexError as error:
+        raise NotImplementedError(str(error)) from None
+    slots = [_slot(i, value) for i, value in enumerate(args)]
+    return _report(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions))
+
+
+def _allocations(arguments: Sequence[Any], tensors: Mapping[str, Any] | None) -> list[Allocation]:
+    named = {f"argument {i}": value for i, value in enumerate(arguments) if is_memory(value)} | dict(tensors or {})
+    return [allocation(name, value) for name, value in named.items()]
+
+
+def _address(value: Any) -> int:
+    return allocation("", value)[0]
+
+
+def _parameter(index: int, value: Any, size: int) -> bytes:
+    if isinstance(value, bytes):
+        if len(value) != size:
+            raise ValueError(f"argument {index}: {len(value)} bytes; accepted: {size}")
+        return value
+    if isinstance(value, float):
+        if size not in (4, 8):
+            raise ValueError(f"argument {index}: a float; the parameter has {size} bytes, accepted: 4 or 8")
+        return struct.pack("<f" if size == 4 else "<d", value)
+    number = 0 if value is None else _address(value) if is_memory(value) else value
+    if not isinstance(number, int):
+        raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
+    if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size):
+        raise ValueError(f"argument {index}: {number} does not fit into the {size} bytes of the parameter")
+    return (number % (1 << (8 * size))).to_bytes(size, "little")
+
+
+def _slot(index: int, value: Any) -> int:
+    """An argument as launchers take it, in eight bytes; fp32 in the lower four."""
+    if isinstance(value, float):
+        return int(struct.unpack("<I", struct.pack("<f", value))[0])
+    if value is None:
+        return 0
+    if is_memory(value):
+        return _address(value)
+    if not isinstance(value, int):
+        raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None")
+    return value
+
+
+def _three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(numbers) <= 3 or any(not 1 <= number < 1 << 32 for number in numbers):
+        raise ValueError(f"{name}: {value}; accepted: one to three positive numbers")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _report(counters: _C.EmulatorCounters) -> Report:
+    return Report(
+        counters.warp_instructions, counters.global_bytes_read, counters.global_bytes_written, counters.launches
+    )

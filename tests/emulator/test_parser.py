@@ -1,0 +1,128 @@
+"""Text that is not PTX, instructions that are not executed, launches that do not fit: refused before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from msa_ops.emulator import PtxError, UnsupportedPtx, opcodes, run_ptx
+from tests.emulator.programs import HEAD, kernel, line_of
+
+OUT = np.zeros(1, np.uint32)
+
+
+def launch(text: str, **options: object) -> None:
+    run_ptx(text, **{"entry": "k", "grid": 1, "block": 32, "arguments": [OUT]} | options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "add.f64 %rd1, %rd1, %rd1",
+        "add.rz.f32 %r1, %r1, %r1",
+        "ex2.approx.f32 %r1, %r1",
+        "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
+        "cp.async.wait_all",
+        "bar.red.popc.u32 %r1, 0, %p1",
+        "ld.b32 %r1, [%rd0]",
+        "ld.local.b32 %r1, [%r1]",
+        "prmt.b32.f4e %r1, %r1, %r1, %r1",
+        "mov.u32 %r1, %clock",
+        "mov.b32 {%h1, %h2, %h3}, %r1",
+        "barrier.sync 0",
+        "griddepcontrol.wait",
+    ],
+)
+def test_unsupported_before_anything_runs(instruction: str) -> None:
+    OUT[0] = 0
+    text = kernel(f"st.global.b32 [%rd0], 1;\nret;\n{instruction}; // here")
+    with pytest.raises(UnsupportedPtx, match=f"unsupported: `.*` at line {line_of(text, '// here')}$") as caught:
+        launch(text)
+    assert isinstance(caught.value, NotImplementedError)
+    assert OUT[0] == 0
+
+
+@pytest.mark.parametrize("instruction, message", [
+    ("add.s32 %r1, %r2", "too few operands"),
+    ("add.s32 %r1, %r2, 1, 2", "too many operands"),
+    ("add.s32 %r1, %rd2, 1", "register `%rd2` is of 8 bytes; the instruction takes 4 bytes"),
+    ("add.s32 %r1, %p2, 1", "register `%p2` is a predicate"),
+    ("add.s32 1, %r1, 1", "an operand of another kind"),
+    ("add.s32 %r1, %r99, 1", "unsupported: `%r99`"),
+    ("add.s32 %r1, name, 1", "`name` is not known here"),
+    ("add.s64 %rd1, %rd1, 0f3F800000", "an operand of another kind"),
+    ("bra NOWHERE", "label `NOWHERE` is not known here"),
+    ("ld.param.b64 %rd1, [p7]", "not a parameter of the kernel"),
+    ("ld.param.b64 %rd1, [p0+4]", "a read past the end of the parameter"),
+    ("ld.global.v2.b32 %r1, [%rd0]", "not a vector of 2 registers"),
+    ("ld.global.b32 %r1, %rd0", "not an address"),
+    ("ld.global.b32 %r1, [%r1]", "register `%r1` is of 4 bytes"),
+    ("ld.global.b64 %r1, [%rd0]", "register `%r1` is of 4 bytes; the instruction takes 8 bytes"),
+    ("add.s32 %r1, !%r2, 1", "`!`"),
+    ("add.s32 %r1|%p1, %r2, 1", "an operand of two parts"),
+    ("add.s32 %r1, 0f3F8, 1", "8 or 16 hexadecimal digits"),
+    ("add.s32 %r1, 12q, 1", "is not an integer"),
+    (".reg .b32 %q<3>; .reg .b32 %q1", "register `%q1` twice"),
+    ("L: mov.b32 %r1, 1; L: mov.b32 %r1, 1", "label `L` twice"),
+    ("add.s32 %r1 %r2, 1", "expected `,`, found `%r2`"),
+    ("mov.b32 %r1, # 1", "unexpected character '#'"),
+])  # fmt: skip
+def test_errors_name_the_line(instruction: str, message: str) -> None:
+    text = kernel(f"\n{instruction}; // here")
+    with pytest.raises((PtxError, UnsupportedPtx), match=f"at line {line_of(text, '// here')}$") as caught:
+        launch(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", "entry: 'k'; the PTX has: $"),
+    (kernel("").replace(" k(", " other("), "entry: 'k'; the PTX has: other"),
+    (HEAD.replace("64", "32"), "address_size"),
+    (HEAD.replace("sm_90a", "sm_100a"), "unsupported: `.target sm_100a` at line 2"),
+    (HEAD + ".func f() { ret; }", "unsupported: `.func` at line 4"),
+    (HEAD + ".global .b32 x;", "unsupported: `.global` at line 4"),
+    (HEAD + "nonsense", "expected a directive, found `nonsense` at line 4"),
+    (HEAD + ".entry k(.param .u64 p) { ret;", "expected `}`, found `end of text` at line 4"),
+    (HEAD + "/* no end", "comment without end at line 4"),
+    (kernel("").replace("\nret;", "").split("ld.param")[0] + "}", "has no instruction"),
+])  # fmt: skip
+def test_modules(text: str, message: str) -> None:
+    with pytest.raises((ValueError, NotImplementedError), match=message):
+        launch(text)
+
+
+def test_scopes_debug_information_and_hints() -> None:
+    text = kernel(
+        '.loc 1 2 3\n.pragma "nounroll";\n{ .reg .b32 %r1; mov.b32 %r1, 5; { .reg .b32 x; bra L; L: mov.b32 x, %r1;\n'
+        "add.s32 %r2, x, 0x10; } }\n{ .reg .b32 x; L: mov.b32 x, -1; add.s32 %r2, %r2, x; }\n"
+        "st.shared::cta.b32 [x], %r2; ld.volatile.shared.b32 %r3, [x]; st.global.cg.L2::128B.b32 [%rd0], %r3;",
+        declarations=".shared .b32 x;",
+        directives=".maxntid 64\n.minnctapersm 1\n",
+    ) + '.section .debug_info { .b8 1, 2 }\n.file 1 "x.py"\n'  # fmt: skip
+    launch(text)
+    assert OUT[0] == 20
+    launch(text, entry="")
+    with pytest.raises(ValueError, match="takes 64 threads at most"):
+        launch(text, block=65)
+
+
+def test_launches_that_do_not_fit() -> None:
+    text = kernel("", directives=".reqntid 32, 2, 1\n")
+    launch(text, block=(32, 2))
+    for options, message in (
+        ({"block": 64}, "block: 64 x 1 x 1; the kernel demands 32 x 2 x 1"),
+        ({"block": 0}, "block: 0; accepted: one to three positive numbers"),
+        ({"grid": (1, 1, 1, 1)}, "grid: .*; accepted: one to three positive numbers"),
+        ({"block": (32, 2), "grid": (1, 65536)}, "grid y: 65536; accepted: 1 to 65535"),
+        ({"block": (32, 2), "shared_memory": 232449}, "dynamic shared memory: 232449; accepted: 0 to 232448"),
+        ({"arguments": []}, "arguments: 0; the kernel takes 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            launch(text, **options)
+    with pytest.raises(ValueError, match="threads a block: 2048; accepted: 1 to 1024"):
+        launch(kernel(""), block=(1024, 2))
+
+
+def test_opcodes_are_sorted_and_unique() -> None:
+    names = opcodes()
+    assert names == sorted(set(names)) and "fma.rn.f32" in names
