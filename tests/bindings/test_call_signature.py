@@ -104,7 +104,7 @@ def test_what_is_not_plain_has_no_signature(value: Any) -> None:
 def test_gradients_matter_only_while_they_are_recorded() -> None:
     x = torch.zeros(3, requires_grad=True)
     assert read(x, grad=True) is None
-    assert read(x, grad=False) == read(torch.zeros(3)[:], grad=True, alignment=128) or x.data_ptr() % 128
+    assert read(x, grad=False, alignment=1) == read(torch.zeros(3), grad=True, alignment=1)
     assert read(torch.nn.Parameter(torch.zeros(3)), grad=False) is not None
 
 
