@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msa_ops.registry import overrides, plugins
 from msa_ops.registry.backend import Backend
 from msa_ops.registry.errors import BackendRefusedError, NoBackendError, UnknownBackendError
 from msa_ops.registry.overrides import Override
@@ -116,9 +115,3 @@ class Selector:
 
 
 SELECTOR = Selector(STORE)
-
-
-def choose(op: str, platform: Platform, call: str | None, facts: Callable[[], Any]) -> Backend:
-    """The backend for a call in this process, plugins and overrides included."""
-    plugins.load_once()
-    return SELECTOR.choose(op, platform, overrides.current(op, call), facts)
