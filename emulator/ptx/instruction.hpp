@@ -1,7 +1,6 @@
 // An instruction ready to be executed.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +24,7 @@ struct Operand {
   bool present = false;
   std::uint32_t offset = 0;    // bytes from the start of the space
   std::uint32_t index = 0;     // kRegisters: of the register
+  std::uint32_t addend = 0;    // S, G, T of Form::operands: bytes, or columns and lanes, beyond the register's value
 };
 
 enum class MemorySpace : std::uint8_t { kNone, kGlobal, kShared, kParameter };
@@ -35,7 +35,9 @@ struct Form {
   // Operands in order, separated by blanks. A leading `=` marks a destination.
   //   p        predicate                 2 4 8    register of that many bytes, or an immediate
   //   w2 ...   register of at least that many bytes      v   memory operand: `count` registers of >= `element` bytes
-  //   A        address                   L        label
+  //   A        address; its offset is the instruction's
+  //   S G T    address in shared, global, tensor memory, with an offset of its own
+  //   L        label                     4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
   //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`
   std::string operands;
   Handler handler = nullptr;
@@ -48,16 +50,14 @@ struct Form {
 struct Instruction {
   const Form* form = nullptr;
   Handler handler = nullptr;
-  std::array<Operand, 10> operands{};  // as in Form::operands; vectors take one place an element
+  std::vector<Operand> operands;       // as in Form::operands; vectors take one place an element
   std::uint64_t offset = 0;            // of the address operand; a parameter's or variable's place is in it
   std::uint32_t target = 0;            // branches: instruction
   std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
   Operand guard{};
   int line = 0;
-  std::array<std::uint32_t, 10> sources{};  // registers that must have been written
-  std::array<std::uint32_t, 6> destinations{};
-  std::uint8_t num_sources = 0;
-  std::uint8_t num_destinations = 0;
+  std::vector<std::uint32_t> sources;  // registers that must have been written
+  std::vector<std::uint32_t> destinations;
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -86,7 +86,6 @@ class Preparation {
     made_.form = form;
     made_.handler = form->handler;
     made_.line = line_;
-    place_ = 0;
     if (statement.guarded) {
       Term guard;
       guard.kind = Term::Kind::kRegister;
@@ -100,7 +99,7 @@ class Preparation {
       const bool optional = spec.back() == '?' && spec.find('|') == std::string::npos;
       if (used == statement.operands.size()) {
         if (!optional) fail("too few operands");
-        ++place_;
+        made_.operands.emplace_back();
         continue;
       }
       add_operand(spec, statement.operands[used++], statement);
@@ -123,6 +122,7 @@ class Preparation {
     const bool destination = spec[0] == '=';
     const char letter = spec[destination ? 1 : 0];
     if (letter == 'A') return add_address(term);
+    if (letter == 'S' || letter == 'G' || letter == 'T') return add_place(term, letter);
     if (letter == 'L') {
       made_.target = label(term, statement.scope);
       return;
@@ -132,21 +132,31 @@ class Preparation {
     const char digit = wider ? spec[destination ? 2 : 1] : letter;
     const unsigned width = letter == 'p' ? kPredicateWidth : static_cast<unsigned>(digit - '0');
     const std::vector<Term> single{term};
+    const std::size_t elements = elements_of(spec);
+    if (elements > 1 && term.kind != Term::Kind::kVector) fail("not a vector of " + std::to_string(elements));
     for (const Term& element : term.kind == Term::Kind::kVector ? vector_of(spec, term) : single) {
       push(element, width, wider, destination);
     }
     if (spec.find('|') != std::string::npos) {
-      if (term.second.empty()) ++place_;
+      if (term.second.empty()) made_.operands.emplace_back();
       else push(term.second[0], kPredicateWidth, false, true);
     } else if (!term.second.empty()) {
       fail("an operand of two parts");
     }
   }
 
-  // A vector where the form has consecutive operands of its own for the elements is written out by the form: "{2,2}".
+  // "2,2" and "4*8".
+  static std::size_t elements_of(const std::string& spec) {
+    const std::size_t star = spec.find('*');
+    if (star != std::string::npos) return std::stoul(spec.substr(star + 1));
+    return static_cast<std::size_t>(std::count(spec.begin(), spec.end(), ',') + 1);
+  }
+
   const std::vector<Term>& vector_of(const std::string& spec, const Term& term) const {
-    const auto elements = static_cast<std::size_t>(std::count(spec.begin(), spec.end(), ',') + 1);
-    if (elements == 1 || term.terms.size() != elements) fail("a vector of " + std::to_string(term.terms.size()));
+    const bool may_be_one = spec.find('*') != std::string::npos;  // {r} of "4*1"
+    if ((elements_of(spec) == 1 && !may_be_one) || term.terms.size() != elements_of(spec)) {
+      fail("a vector of " + std::to_string(term.terms.size()));
+    }
     return term.terms;
   }
 
@@ -194,21 +204,37 @@ class Preparation {
     push(base, memory == MemorySpace::kGlobal ? 8 : 4, memory == MemorySpace::kShared, false);
   }
 
+  // An address with an offset of its own: in shared memory, global memory or tensor memory.
+  void add_place(const Term& term, char space) {
+    if (term.kind != Term::Kind::kAddress) fail("not an address");
+    const Term* base = term.terms.empty() ? nullptr : &term.terms[0];
+    if (base == nullptr) {
+      if (space == 'G') fail("an address without a base");
+      push_constant(0, 4);
+    } else if (base->kind == Term::Kind::kName) {
+      const auto found = shared_.find(base->name);
+      if (found == shared_.end() || space != 'S') fail("`" + base->name + "` is not known here");
+      push_constant(found->second, 4);
+    } else {
+      push(*base, space == 'G' ? 8 : 4, space == 'S', false);
+    }
+    made_.operands.back().addend = static_cast<std::uint32_t>(term.value);
+  }
+
   void push(const Term& term, unsigned width, bool wider, bool destination) {
     if (term.negated && (destination || width != kPredicateWidth)) fail("`!`");
     switch (term.kind) {
       case Term::Kind::kRegister: {
         const Operand operand = register_operand(term, width, wider);
-        if (destination) made_.destinations.at(made_.num_destinations++) = term.index;
-        else made_.sources.at(made_.num_sources++) = term.index;
-        made_.operands.at(place_++) = operand;
+        (destination ? made_.destinations : made_.sources).push_back(term.index);
+        made_.operands.push_back(operand);
         return;
       }
       case Term::Kind::kInteger:
         if (destination) break;
         if (width == kPredicateWidth) {
           push_constant(term.value != 0 ? kAllLanes : 0, kPredicateWidth);
-          made_.operands.at(place_ - 1).negated = term.negated;
+          made_.operands.back().negated = term.negated;
         } else {
           push_constant(term.value, width);
         }
@@ -236,7 +262,7 @@ class Preparation {
           operand.width = 4;
           operand.present = true;
           operand.offset = static_cast<std::uint32_t>((special - kSpecialRegisters.begin()) * kLanes * 4);
-          made_.operands.at(place_++) = operand;
+          made_.operands.push_back(operand);
           return;
         }
         const auto variable = shared_.find(term.name);
@@ -281,7 +307,7 @@ class Preparation {
     operand.width = static_cast<std::uint8_t>(width);
     operand.present = true;
     operand.offset = static_cast<std::uint32_t>(found->second);
-    made_.operands.at(place_++) = operand;
+    made_.operands.push_back(operand);
   }
 
   std::uint32_t label(const Term& term, unsigned scope) const {
@@ -303,7 +329,6 @@ class Preparation {
   std::vector<std::uint32_t> places_;  // of registers
   std::map<std::pair<std::uint64_t, unsigned>, std::size_t> constants_;
   Instruction made_;
-  unsigned place_ = 0;
   int line_ = 0;
   std::string opcode_;
 };

@@ -115,12 +115,12 @@ void PtxWarp::step(const Instruction& instruction) {
     lanes &= predicate(instruction.guard);
     if (lanes == 0) return;
   }
-  for (unsigned i = 0; i < instruction.num_sources; ++i) {
-    if ((lanes & ~defined_[instruction.sources[i]]) != 0) report_uninitialized(instruction, lanes);
+  for (const std::uint32_t source : instruction.sources) {
+    if ((lanes & ~defined_[source]) != 0) report_uninitialized(instruction, lanes);
   }
   undefined_ = 0;
   instruction.handler(*this, instruction, lanes);
-  for (unsigned i = 0; i < instruction.num_destinations; ++i) defined_[instruction.destinations[i]] |= lanes;
+  for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined_ != 0) defined_[instruction.destinations[0]] &= ~undefined_;
 }
 
@@ -132,7 +132,7 @@ void PtxWarp::report_uninitialized(const Instruction& instruction, Mask lanes) c
     }
   };
   if (instruction.guard.present) check(instruction.guard.index);
-  for (unsigned i = 0; i < instruction.num_sources; ++i) check(instruction.sources[i]);
+  for (const std::uint32_t source : instruction.sources) check(source);
   throw Violation{FaultKind::kUninitializedRegister, "a register is read and has no value", lowest(lanes)};
 }
 
