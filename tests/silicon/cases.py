@@ -1,0 +1,96 @@
+"""The calls that are captured, repeated and overlapped: decode and verification in the shapes of one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import msa_ops  # noqa: F401  (registers the ops)
+from msa_ops.registry import STORE
+from msa_ops.registry.op import OpSpec
+
+
+@dataclass(frozen=True)
+class Case:
+    """One op with the dims of its generator. `ragged`: the op reads `seq_lens`, which a graph may replay changed."""
+
+    op: str
+    dims: Mapping[str, Any] = field(default_factory=dict)
+    ragged: bool = False
+
+    @property
+    def spec(self) -> OpSpec:
+        return STORE.op(self.op)
+
+    def args(self, seed: int) -> Any:
+        return self.spec.generate(seed, device="cuda", **self.dims)
+
+
+LONGEST = 8192  # tokens, of ragged cases
+ATTENTION = {"seq_len": LONGEST, "topk": 16}
+DENSE = {"seq_len": LONGEST, "batch": 4}
+INDEXER = {"seq_len": LONGEST, "batch": 4}
+
+CASES = {
+    "quantize": Case("quantize_nvfp4", {"rows": 256, "columns": 6144}),
+    "insert": Case("qk_norm_rope_insert", {"batch": 32, "q_len": 1, "num_heads": 64, "num_kv_heads": 4}),
+    "insert-tp4-fp8": Case(
+        "qk_norm_rope_insert",
+        {"batch": 8, "q_len": 4, "num_heads": 16, "num_kv_heads": 1, "num_index_heads": 1, "kv_format": "fp8"},
+    ),
+    "select": Case("select_blocks", {"tokens": 128, "num_heads": 1, "max_blocks": 4096}),
+    "indexer-decode": Case("indexer", INDEXER | {"q_len": 1}, ragged=True),
+    "indexer-verify-tp4": Case("indexer", INDEXER | {"q_len": 4, "num_heads": 1}, ragged=True),
+    "indexer-fp8": Case("indexer", INDEXER | {"q_len": 1, "index_format": "fp8"}, ragged=True),
+    "indexer-prefill": Case("indexer", INDEXER | {"q_len": 300, "num_heads": 1}, ragged=True),
+    "scores": Case("indexer_scores", INDEXER | {"q_len": 4}, ragged=True),
+    "sparse-decode": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1}, ragged=True),
+    "sparse-one": Case("sparse_attention", ATTENTION | {"batch": 1, "q_len": 1}, ragged=True),
+    "sparse-verify-tp4": Case(
+        "sparse_attention", ATTENTION | {"batch": 8, "q_len": 8, "num_heads": 16, "num_kv_heads": 1}, ragged=True
+    ),
+    "sparse-fp8": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1, "kv_format": "fp8"}, ragged=True),
+    "sparse-bf16": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1, "kv_format": "bf16"}, ragged=True),
+    "sparse-prefill": Case(
+        "sparse_attention",
+        ATTENTION | {"batch": 2, "q_len": 300, "num_heads": 16, "num_kv_heads": 1, "overlap": 0.5},
+        ragged=True,
+    ),
+    "dense-decode": Case("dense_attention", DENSE | {"q_len": 1, "num_heads": 16, "num_kv_heads": 1}, ragged=True),
+    "dense-prefill": Case("dense_attention", DENSE | {"q_len": 300, "num_heads": 16, "num_kv_heads": 1}, ragged=True),
+}
+
+
+def outputs(case: Case, args: Any) -> list[Tensor]:
+    """Outputs full of what a kernel must overwrite."""
+    outs = []
+    for result in case.spec.meta(args):
+        out = torch.empty_like(result)
+        out.view(torch.uint8).fill_(0xA5)
+        outs.append(out)
+    return outs
+
+
+def call(case: Case, backend: str, args: Any, outs: list[Tensor]) -> None:
+    """The op as users call it, into the given outputs."""
+    values = {name: getattr(args, name) for name in args.__dataclass_fields__}
+    packet = getattr(torch.ops.msa_ops, case.op)
+    packet.out(**values, backend=backend, **dict(zip(case.spec.outputs, outs, strict=True)))
+
+
+def written(case: Case, args: Any, outs: list[Tensor]) -> list[Tensor]:
+    """Everything that a call writes."""
+    return outs + [value for name in case.spec.mutates if (value := getattr(args, name)) is not None]
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> Tensor:
+    """Bitwise, as a tensor on the device, so that a loop does not wait for it."""
+    equal = [
+        (a.contiguous().view(torch.uint8) == b.contiguous().view(torch.uint8)).all()
+        for a, b in zip(one, other, strict=True)
+    ]
+    return torch.stack(equal).all()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+
+from tests.contract.target import Target
+from tests.silicon.cases import Case, call, outputs
+
+LIMIT_US = 10.0  # from Python to the launch
+CALLS, ROUNDS = 50, 40
+
+
+def test_host_time_of_a_call(target: Target, case: Case) -> None:
+    """Through the public function's path with outputs given, the device far from saturated."""
+    import msa_ops
+
+    args = case.args(7)
+    outs = outputs(case, args)
+    call(case, target.backend, args, outs)
+    op = getattr(msa_ops, case.op)
+    names = [name for name in args.__dataclass_fields__ if name != "workspace"]
+    values = {name: getattr(args, name) for name in names}
+    given = outs[0] if len(outs) == 1 else tuple(outs)
+    if case.op in ("sparse_attention", "dense_attention"):
+        values["return_lse"] = True
+    op(**values, backend=target.backend, out=given)
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            op(**values, backend=target.backend, out=given)
+        times.append((time.perf_counter() - begin) / CALLS * 1e6)
+        torch.cuda.synchronize()
+    found = statistics.median(times)
+    print(f"\n{case.op} {target.backend}: {found:.1f} us a call on the host")
+    assert found <= LIMIT_US
