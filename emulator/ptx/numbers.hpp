@@ -1,6 +1,7 @@
 // Floating-point formats as bits. NaN results have the one pattern that NVIDIA's arithmetic gives.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -18,62 +19,79 @@ inline float flush(float value) {
   return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value;
 }
 
-enum class Rounding { kNearestEven, kTowardZero };
+enum class Rounding { kNearestEven, kTowardZero, kDown, kUp, kNearestAway };
 
 // Magnitude bits of a number that is not NaN in a format of `mantissa` and `exponent` bits with the usual bias, as if
-// exponents had no upper end: the caller treats overflow.
-inline std::uint32_t magnitude_in(float value, int mantissa, int exponent, Rounding rounding) {
-  const std::uint32_t bits = bit_cast<std::uint32_t>(value) & 0x7fffffff;
-  const int field = static_cast<int>(bits >> 23);
-  const std::uint32_t significand = (bits & 0x7fffff) | (field != 0 ? 0x800000U : 0U);
-  const int power = field != 0 ? field - 127 : -126;
+// exponents had no upper end: the caller treats overflow. Infinity gives more than any finite number does.
+template <Rounding rounding>
+std::uint64_t magnitude_in(double value, int mantissa, int exponent) {
+  const auto bits = bit_cast<std::uint64_t>(value) & ~(std::uint64_t{1} << 63);
+  const bool negative = std::signbit(value);
+  const int field = static_cast<int>(bits >> 52);
+  const std::uint64_t significand = (bits & ((std::uint64_t{1} << 52) - 1)) | (field != 0 ? std::uint64_t{1} << 52 : 0);
+  const int power = field != 0 ? field - 1023 : -1022;
   const int least = 2 - (1 << (exponent - 1));  // of a normal number
-  const int shift = 23 - mantissa + (power < least ? least - power : 0);
-  if (shift > 25) return 0;
-  std::uint32_t kept = significand >> shift;
-  if (rounding == Rounding::kNearestEven) {
-    const std::uint32_t rest = significand & ((1U << shift) - 1);
-    const std::uint32_t half = 1U << (shift - 1);
-    if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
+  const int shift = std::min(52 - mantissa + (power < least ? least - power : 0), 63);
+  std::uint64_t kept = significand >> shift;
+  const std::uint64_t rest = significand & ((std::uint64_t{1} << shift) - 1);
+  const std::uint64_t half = shift > 0 ? std::uint64_t{1} << (shift - 1) : 1;
+  switch (rounding) {
+    case Rounding::kNearestEven: kept += rest > half || (rest == half && (kept & 1) != 0); break;
+    case Rounding::kNearestAway: kept += rest >= half; break;
+    case Rounding::kDown: kept += negative && rest != 0; break;
+    case Rounding::kUp: kept += !negative && rest != 0; break;
+    case Rounding::kTowardZero: break;
   }
-  return kept + (power > least ? static_cast<std::uint32_t>(power - least) << mantissa : 0U);
+  return kept + (power > least ? static_cast<std::uint64_t>(power - least) << mantissa : 0U);
 }
 
-inline std::uint16_t sixteen_bits(float value, int mantissa, int exponent, Rounding rounding) {
+// Overflow gives infinity, or the greatest number where the rounding turns back from it.
+template <Rounding rounding, int mantissa, int exponent>
+std::uint16_t sixteen_bits(double value) {
   if (std::isnan(value)) return kNan16;
-  const std::uint32_t infinity = ((1U << exponent) - 1) << mantissa;
-  std::uint32_t magnitude = magnitude_in(value, mantissa, exponent, rounding);
+  constexpr std::uint64_t infinity = ((1U << exponent) - 1) << mantissa;
+  const bool negative = std::signbit(value);
+  std::uint64_t magnitude = magnitude_in<rounding>(value, mantissa, exponent);
   if (magnitude >= infinity) {
-    magnitude = rounding == Rounding::kNearestEven || std::isinf(value) ? infinity : infinity - 1;
+    const bool back = rounding == Rounding::kTowardZero || (rounding == Rounding::kDown && !negative) ||
+                      (rounding == Rounding::kUp && negative);
+    magnitude = back && !std::isinf(value) ? infinity - 1 : infinity;
   }
-  return static_cast<std::uint16_t>(magnitude | (std::signbit(value) ? 0x8000U : 0U));
+  return static_cast<std::uint16_t>(magnitude | (negative ? 0x8000U : 0U));
 }
 
 template <Rounding rounding = Rounding::kNearestEven>
-std::uint16_t half_from(float value) { return sixteen_bits(value, 10, 5, rounding); }
+std::uint16_t half_from(double value) { return sixteen_bits<rounding, 10, 5>(value); }
 template <Rounding rounding = Rounding::kNearestEven>
-std::uint16_t bfloat_from(float value) { return sixteen_bits(value, 7, 8, rounding); }
+std::uint16_t bfloat_from(double value) { return sixteen_bits<rounding, 7, 8>(value); }
 
 inline float float_from_half(std::uint16_t bits) {
-  const int field = bits >> 10 & 31;
-  const auto mantissa = static_cast<float>(bits & 1023);
-  float magnitude = 0;
-  if (field == 31) {
+  constexpr float kRebias = 0x1p112F;  // from the bias 127 to the bias 15; also makes subnormal numbers normal
+  if ((bits & 0x7c00) == 0x7c00) {
     if ((bits & 1023) != 0) return bit_cast<float>(kNan32);
-    magnitude = INFINITY;
-  } else {
-    magnitude = field == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, field - 25);
+    return (bits & 0x8000) != 0 ? -INFINITY : INFINITY;
   }
+  const auto magnitude = bit_cast<float>(static_cast<std::uint32_t>(bits & 0x7fff) << 13) * kRebias;
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
 inline float float_from_bfloat(std::uint16_t bits) { return bit_cast<float>(std::uint32_t{bits} << 16); }
 
+// a + b in fp64, rounded to odd: what is rounded once more to half the bits is then rounded correctly.
+inline double add_to_odd(double a, double b) {
+  const double sum = a + b;
+  if (!std::isfinite(sum)) return sum;
+  const double of_b = sum - a;
+  const double error = (a - (sum - of_b)) + (b - of_b);
+  const auto bits = bit_cast<std::uint64_t>(sum);
+  if (error == 0 || (bits & 1) != 0) return sum;
+  return bit_cast<double>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
 // E4M3 without infinity; beyond 448 saturates.
-inline std::uint8_t e4m3_from(float value) {
+inline std::uint8_t e4m3_from(double value) {
   if (std::isnan(value)) return kNanE4m3;
-  std::uint32_t magnitude = magnitude_in(value, 3, 4, Rounding::kNearestEven);
-  if (magnitude > 0x7e) magnitude = 0x7e;
+  const std::uint64_t magnitude = std::min<std::uint64_t>(magnitude_in<Rounding::kNearestEven>(value, 3, 4), 0x7e);
   return static_cast<std::uint8_t>(magnitude | (std::signbit(value) ? 0x80U : 0U));
 }
 

@@ -36,7 +36,7 @@ std::string without_implied(const std::string& opcode) {
 const Forms& all_forms() {
   static const Forms* forms = [] {
     auto* made = new Forms();
-    for (const auto add : {add_integer_forms, add_float_forms, add_compare_forms, add_convert_forms, add_move_forms,
+    for (const auto add : {add_integer_forms, add_float_forms, add_half_forms, add_approximate_forms, add_compare_forms, add_convert_forms, add_move_forms,
                            add_memory_forms, add_atomic_forms, add_warp_forms, add_control_forms}) {
       add(*made);
     }

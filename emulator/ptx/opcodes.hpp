@@ -13,6 +13,8 @@ using Forms = std::vector<Form>;
 // One function a file of handlers.
 void add_integer_forms(Forms& forms);
 void add_float_forms(Forms& forms);
+void add_half_forms(Forms& forms);
+void add_approximate_forms(Forms& forms);
 void add_compare_forms(Forms& forms);
 void add_convert_forms(Forms& forms);
 void add_move_forms(Forms& forms);

@@ -55,7 +55,9 @@ float from_integer(From value) { return static_cast<float>(value); }
 template <bool ftz>
 float same(float value) { return canonical(ftz ? flush(value) : value); }
 
-template <std::uint16_t (*narrow)(float)>
+template <std::uint16_t (*narrow)(double)>
+std::uint16_t single(float value) { return narrow(value); }
+template <std::uint16_t (*narrow)(double)>
 std::uint32_t pair(float high, float low) { return std::uint32_t{narrow(high)} << 16 | narrow(low); }
 
 std::uint16_t e4m3_pair(float high, float low) {
@@ -146,10 +148,10 @@ void add_convert_forms(Forms& forms) {
   constexpr auto rz = Rounding::kTowardZero;
   forms.push_back({"cvt.f32.f16", "=4 2", unary<float, H, float_from_half>});
   forms.push_back({"cvt.f32.bf16", "=4 2", unary<float, H, float_from_bfloat>});
-  forms.push_back({"cvt.rn.f16.f32", "=2 4", unary<H, float, half_from<>>});
-  forms.push_back({"cvt.rz.f16.f32", "=2 4", unary<H, float, half_from<rz>>});
-  forms.push_back({"cvt.rn.bf16.f32", "=2 4", unary<H, float, bfloat_from<>>});
-  forms.push_back({"cvt.rz.bf16.f32", "=2 4", unary<H, float, bfloat_from<rz>>});
+  forms.push_back({"cvt.rn.f16.f32", "=2 4", unary<H, float, single<half_from<>>>});
+  forms.push_back({"cvt.rz.f16.f32", "=2 4", unary<H, float, single<half_from<rz>>>});
+  forms.push_back({"cvt.rn.bf16.f32", "=2 4", unary<H, float, single<bfloat_from<>>>});
+  forms.push_back({"cvt.rz.bf16.f32", "=2 4", unary<H, float, single<bfloat_from<rz>>>});
   forms.push_back({"cvt.rn.f16x2.f32", "=4 4 4", binary<W, float, float, pair<half_from<>>>});
   forms.push_back({"cvt.rz.f16x2.f32", "=4 4 4", binary<W, float, float, pair<half_from<rz>>>});
   forms.push_back({"cvt.rn.bf16x2.f32", "=4 4 4", binary<W, float, float, pair<bfloat_from<>>>});

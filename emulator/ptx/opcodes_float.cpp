@@ -1,5 +1,5 @@
-// Arithmetic in fp32, and minimum and maximum of pairs of 16-bit numbers. Compiled without contraction: every
-// operation here is the correctly rounded one of IEEE 754.
+// Arithmetic in fp32, to nearest. Compiled without contraction: every operation here is the correctly rounded one of
+// IEEE 754.
 #include <cmath>
 
 #include "lanes.hpp"
@@ -52,16 +52,6 @@ float maximum(float a, float b) {
   return std::isnan(a) || below(a, b) ? b : a;
 }
 
-template <float (*widen)(std::uint16_t), float (*function)(float, float), std::uint16_t (*narrow)(float)>
-std::uint32_t pairwise(std::uint32_t a, std::uint32_t b) {
-  const auto half = [](std::uint32_t x, std::uint32_t y) -> std::uint32_t {
-    return narrow(function(widen(static_cast<std::uint16_t>(x)), widen(static_cast<std::uint16_t>(y))));
-  };
-  return half(a >> 16, b >> 16) << 16 | half(a & 0xffff, b & 0xffff);
-}
-template <float (*widen)(std::uint16_t), float (*function)(float, float), std::uint16_t (*narrow)(float)>
-std::uint16_t single(std::uint16_t a, std::uint16_t b) { return narrow(function(widen(a), widen(b))); }
-
 template <bool ftz>
 void add_fp32(Forms& forms) {
   const std::string f = ftz ? ".ftz" : "";
@@ -83,28 +73,11 @@ void add_fp32(Forms& forms) {
   forms.push_back({"max" + f + ".NaN.f32", "=4 4 4", binary<F, F, F, maximum<ftz, true>>});
 }
 
-template <float (*widen)(std::uint16_t), std::uint16_t (*narrow)(float)>
-void add_sixteen(Forms& forms, const std::string& type) {
-  using H = std::uint16_t;
-  using W = std::uint32_t;
-  const std::string pair = type + "x2";
-  forms.push_back({"min." + type, "=2 2 2", binary<H, H, H, single<widen, minimum<false, false>, narrow>>});
-  forms.push_back({"max." + type, "=2 2 2", binary<H, H, H, single<widen, maximum<false, false>, narrow>>});
-  forms.push_back({"min.NaN." + type, "=2 2 2", binary<H, H, H, single<widen, minimum<false, true>, narrow>>});
-  forms.push_back({"max.NaN." + type, "=2 2 2", binary<H, H, H, single<widen, maximum<false, true>, narrow>>});
-  forms.push_back({"min." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, minimum<false, false>, narrow>>});
-  forms.push_back({"max." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, maximum<false, false>, narrow>>});
-  forms.push_back({"min.NaN." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, minimum<false, true>, narrow>>});
-  forms.push_back({"max.NaN." + pair, "=4 4 4", binary<W, W, W, pairwise<widen, maximum<false, true>, narrow>>});
-}
-
 }  // namespace
 
 void add_float_forms(Forms& forms) {
   add_fp32<false>(forms);
   add_fp32<true>(forms);
-  add_sixteen<float_from_half, half_from<>>(forms, "f16");
-  add_sixteen<float_from_bfloat, bfloat_from<>>(forms, "bf16");
 }
 
 }  // namespace msa_ops::emulator::ptx

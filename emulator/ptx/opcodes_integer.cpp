@@ -67,6 +67,15 @@ template <typename T>
 T minimum(T a, T b) { return std::min(a, b); }
 template <typename T>
 T maximum(T a, T b) { return std::max(a, b); }
+template <typename T, T (*function)(T, T)>
+T relu(T a, T b) { return std::max(function(a, b), T{0}); }
+template <typename T, T (*function)(T, T)>
+uint32_t pair(uint32_t a, uint32_t b) {
+  const auto one = [](uint32_t x, uint32_t y) {
+    return static_cast<uint16_t>(function(static_cast<T>(x), static_cast<T>(y)));
+  };
+  return uint32_t{one(a >> 16, b >> 16)} << 16 | one(a, b);
+}
 template <typename T>
 T negate(T a) { return sub(T{0}, a); }
 template <typename T>
@@ -240,6 +249,19 @@ void add_integer_forms(Forms& forms) {
   forms.push_back({"shf.r.clamp.b32", "=4 4 4 4", ternary<U, U, U, U, shf_r_clamp>});
   forms.push_back({"bfi.b32", "=4 4 4 4 4", bfi<uint32_t>});
   forms.push_back({"bfi.b64", "=8 8 8 4 4", bfi<uint64_t>});
+  using S = int32_t;
+  using S16 = int16_t;
+  using U16 = uint16_t;
+  forms.push_back({"min.relu.s32", "=4 4 4", binary<S, S, S, relu<S, minimum<S>>>});
+  forms.push_back({"max.relu.s32", "=4 4 4", binary<S, S, S, relu<S, maximum<S>>>});
+  forms.push_back({"min.u16x2", "=4 4 4", binary<U, U, U, pair<U16, minimum<U16>>>});
+  forms.push_back({"max.u16x2", "=4 4 4", binary<U, U, U, pair<U16, maximum<U16>>>});
+  forms.push_back({"add.u16x2", "=4 4 4", binary<U, U, U, pair<U16, add<U16>>>});
+  forms.push_back({"min.s16x2", "=4 4 4", binary<U, U, U, pair<S16, minimum<S16>>>});
+  forms.push_back({"max.s16x2", "=4 4 4", binary<U, U, U, pair<S16, maximum<S16>>>});
+  forms.push_back({"add.s16x2", "=4 4 4", binary<U, U, U, pair<S16, add<S16>>>});
+  forms.push_back({"min.relu.s16x2", "=4 4 4", binary<U, U, U, pair<S16, relu<S16, minimum<S16>>>>});
+  forms.push_back({"max.relu.s16x2", "=4 4 4", binary<U, U, U, pair<S16, relu<S16, maximum<S16>>>>});
   forms.push_back({"brev.b32", "=4 4", unary<U, U, brev32>});
   forms.push_back({"brev.b64", "=8 8", unary<uint64_t, uint64_t, brev64>});
   forms.push_back({"popc.b32", "=4 4", unary<U, U, popc<U>>});

@@ -172,3 +172,21 @@ def test_packing(bits: int) -> None:
     first, second = letters.split()
     got = apply(f"mov.b{bits} {{{first},{second}}}, A ; mov.b{bits} D, {{{second},{first}}}", f"uint{bits}", a)
     np.testing.assert_array_equal(got, (a >> half) | (a << half))
+
+
+@pytest.mark.parametrize("ptx, dtype", [("s16x2", "int16"), ("u16x2", "uint16")])
+def test_pairs(ptx: str, dtype: str) -> None:
+    a, b = operands(dtype, 2)
+    whole = [array.view(np.uint32) for array in (a, b)]
+    for name, function in {"add": lambda x, y: x + y, "min": min, "max": max}.items():
+        got = apply(f"{name}.{ptx} D, A, B", "uint32", *whole)
+        np.testing.assert_array_equal(got.view(dtype), exact(function, dtype, a, b), name)
+
+
+def test_not_below_zero() -> None:
+    for name, function in {"min": min, "max": max}.items():
+        for ptx, dtype in {"s32": "int32", "s16x2": "int16"}.items():
+            a, b = operands(dtype, 2)
+            expected = exact(lambda x, y, function=function: max(function(x, y), 0), dtype, a, b)
+            got = apply(f"{name}.relu.{ptx} D, A, B", "int32", a.view(np.int32), b.view(np.int32))
+            np.testing.assert_array_equal(got.view(dtype), expected, name)

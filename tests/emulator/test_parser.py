@@ -20,7 +20,6 @@ def launch(text: str, **options: object) -> None:
     [
         "add.f64 %rd1, %rd1, %rd1",
         "add.rz.f32 %r1, %r1, %r1",
-        "ex2.approx.f32 %r1, %r1",
         "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
         "cp.async.wait_all",
         "bar.red.popc.u32 %r1, 0, %p1",

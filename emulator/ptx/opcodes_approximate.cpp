@@ -1,0 +1,70 @@
+// Approximate functions of fp32. Without .ftz the multifunction unit sees operands scaled into its range, as in the
+// machine code that ptxas makes of these instructions.
+#include <cmath>
+
+#include "approximate.hpp"
+#include "lanes.hpp"
+#include "numbers.hpp"
+#include "opcodes.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+constexpr float kSmallestNormal = 0x1p-126F;
+constexpr float kGreatestRcp = 0x1p126F;  // above it the reciprocal is subnormal
+constexpr float kTurns = 0.15915493667125701904F;  // 1 / (2 pi), as the machine code has it
+
+bool small(float a) { return std::fabs(a) < kSmallestNormal; }
+
+float rcp(float a) {
+  const float scale = small(a) ? 0x1p24F : std::fabs(a) > kGreatestRcp ? 0.25F : 1.0F;
+  const float scaled = a * scale;
+  return canonical(unit_rcp(scaled) * scale);
+}
+float rsqrt(float a) { return small(a) ? unit_rsqrt(a * 0x1p24F) * 0x1p12F : unit_rsqrt(a); }
+float sqrt(float a) { return small(a) ? unit_sqrt(a * 0x1p24F) * 0x1p-12F : unit_sqrt(a); }
+float lg2(float a) { return small(a) ? canonical(unit_lg2(a * 0x1p24F) - 24) : unit_lg2(a); }
+float ex2(float a) {
+  if (!(a < -126)) return unit_ex2(a);
+  const float half = unit_ex2(a * 0.5F);
+  return half * half;
+}
+
+// The product is rounded toward zero.
+float turns(float a) {
+  const double exact = double{a} * kTurns;
+  if (!std::isfinite(exact)) return canonical(static_cast<float>(exact));
+  const auto near = static_cast<float>(exact);
+  return std::fabs(double{near}) > std::fabs(exact) ? std::nextafterf(near, 0) : near;
+}
+template <bool ftz>
+float sin(float a) { return unit_sin(turns(ftz ? flush(a) : a)); }
+template <bool ftz>
+float cos(float a) { return unit_cos(turns(ftz ? flush(a) : a)); }
+
+template <float (*function)(float)>
+void add(Forms& forms, const std::string& opcode) {
+  forms.push_back({opcode, "=4 4", unary<float, float, function>});
+}
+
+}  // namespace
+
+void add_approximate_forms(Forms& forms) {
+  add<rcp>(forms, "rcp.approx.f32");
+  add<rsqrt>(forms, "rsqrt.approx.f32");
+  add<sqrt>(forms, "sqrt.approx.f32");
+  add<lg2>(forms, "lg2.approx.f32");
+  add<ex2>(forms, "ex2.approx.f32");
+  add<sin<false>>(forms, "sin.approx.f32");
+  add<cos<false>>(forms, "cos.approx.f32");
+  add<unit_tanh>(forms, "tanh.approx.f32");
+  add<unit_rcp>(forms, "rcp.approx.ftz.f32");
+  add<unit_rsqrt>(forms, "rsqrt.approx.ftz.f32");
+  add<unit_sqrt>(forms, "sqrt.approx.ftz.f32");
+  add<unit_lg2>(forms, "lg2.approx.ftz.f32");
+  add<unit_ex2>(forms, "ex2.approx.ftz.f32");
+  add<sin<true>>(forms, "sin.approx.ftz.f32");
+  add<cos<true>>(forms, "cos.approx.ftz.f32");
+}
+
+}  // namespace msa_ops::emulator::ptx
