@@ -45,6 +45,7 @@ struct Form {
   std::uint8_t element = 0;  // bytes
   std::uint8_t count = 1;
   enum class Control : std::uint8_t { kNone, kBranch, kReturn } control = Control::kNone;
+  std::uint32_t variant = 0;  // a number of the handler's own
 };
 
 struct Instruction {

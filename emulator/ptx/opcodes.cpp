@@ -20,7 +20,8 @@ bool is_implied(std::string_view modifier) {
 
 std::string without_implied(const std::string& opcode) {
   const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
-  if (kind != "ld" && kind != "st" && kind != "atom" && kind != "red") return opcode;
+  static const std::unordered_set<std::string_view> accesses{"ld", "st", "atom", "red", "ldmatrix", "stmatrix"};
+  if (accesses.count(kind) == 0) return opcode;
   std::string kept;
   for (std::size_t at = 0; at < opcode.size();) {
     const std::size_t end = std::min(opcode.find('.', at), opcode.size());
@@ -36,8 +37,21 @@ std::string without_implied(const std::string& opcode) {
 const Forms& all_forms() {
   static const Forms* forms = [] {
     auto* made = new Forms();
-    for (const auto add : {add_integer_forms, add_float_forms, add_half_forms, add_approximate_forms, add_compare_forms, add_convert_forms, add_move_forms,
-                           add_memory_forms, add_atomic_forms, add_warp_forms, add_control_forms}) {
+    for (const auto add : {
+             add_integer_forms,
+             add_float_forms,
+             add_half_forms,
+             add_approximate_forms,
+             add_compare_forms,
+             add_convert_forms,
+             add_move_forms,
+             add_memory_forms,
+             add_atomic_forms,
+             add_warp_forms,
+             add_control_forms,
+             add_mma_forms,
+             add_matrix_move_forms,
+         }) {
       add(*made);
     }
     std::sort(made->begin(), made->end(), [](const Form& a, const Form& b) { return a.opcode < b.opcode; });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../device/thread_block.hpp"
+#include "../matrix/product.hpp"
 #include "instruction.hpp"
 #include "kernel.hpp"
 
@@ -51,6 +52,9 @@ class PtxWarp : public WarpProgram {
   void count_read(std::uint64_t bytes) { global_read_ += bytes; }
   void count_written(std::uint64_t bytes) { global_written_ += bytes; }
 
+  // Order in which a matrix instruction adds k products; nullptr: ascending.
+  const std::uint32_t* matrix_order(std::size_t k) { return matrix_order_.next(k); }
+
   void branch(const Instruction& instruction, Mask taken);
   void leave(Mask lanes);         // these lanes have ended
   void wait() { waiting_ = true; }  // the turn ends after this instruction
@@ -81,6 +85,7 @@ class PtxWarp : public WarpProgram {
   Mask live_ = 0;
   Mask undefined_ = 0;
   bool waiting_ = false;
+  matrix::Order matrix_order_;
   std::size_t parked_ = 0;               // paths in a row that could not go on
   std::uint64_t global_read_ = 0;
   std::uint64_t global_written_ = 0;

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from msa_ops.emulator.run import opcodes
 
-TYPES = frozenset("pred s8 u8 b8 s16x2 u16x2 s16 u16 b16 s32 u32 b32 s64 u64 b64 f16 bf16 f16x2 bf16x2 f32 f64 e4m3x2".split())
+TYPES = frozenset(
+    "pred b1 s4 u4 s8 u8 b8 s16x2 u16x2 s16 u16 b16 s32 u32 b32 s64 u64 b64 f16 bf16 f16x2 bf16x2 tf32 f32 f64 "
+    "e4m3 e5m2 e4m3x2".split()
+)
 
 
 def rows(names: Sequence[str]) -> list[tuple[str, str, str]]:
