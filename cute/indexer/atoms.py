@@ -89,6 +89,10 @@ def lds_u16(address: Int32, offset: int = 0) -> Uint32:
     )
 
 
+def lds_u32x2(address: Int32, offset: int = 0):
+    return _asm(f"ld.shared.v2.b32 {{$0, $1}}, [$2+{offset}];", "=r,=r,r,~{memory}", (Uint32,) * 2, (address,), True)
+
+
 def lds_u32x4(address: Int32, offset: int = 0):
     return _asm(
         f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, [$4+{offset}];",
@@ -101,6 +105,10 @@ def lds_u32x4(address: Int32, offset: int = 0):
 
 def sts_u32(address: Int32, value) -> None:
     _asm("st.shared.b32 [$0], $1;", "r,r,~{memory}", (), (address, value), True)
+
+
+def sts_u32x4(address: Int32, words) -> None:
+    _asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}", (), (address, *words), True)
 
 
 def sts_zero_x4(address: Int32) -> None:
@@ -152,6 +160,11 @@ def bulk_load(target: Int32, source: Int64, num_bytes: int, barrier: Int32) -> N
 
 def bits_of(value: Float32) -> Uint32:
     return _asm("mov.b32 $0, $1;", "=r,f", (Uint32,), (value,))
+
+
+def warp_max_f32(value: Float32) -> Float32:
+    """Largest number of all lanes; NaN if there is none. From sm_100a on."""
+    return _asm("redux.sync.max.f32 $0, $1, 0xffffffff;", "=f,f", (Float32,), (value,), True)
 
 
 def min_u32(a: Uint32, b: Uint32) -> Uint32:

@@ -49,7 +49,7 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 FAMILY = Family(
     op="indexer",
     module="msa_ops.cute.indexer.sm90_merge",
-    archs=("sm_90a",),
+    archs=("sm_90a", "sm_100a", "sm_103a"),
     arguments=(
         "seq_lens",
         "cu_seqlens_q",

@@ -168,8 +168,7 @@ class IndexerScanSm90(Choosing):
         self.layout(a)
         request = self.request_work(a, thread)  # what everything else waits for
         cute.arch.griddepcontrol_launch_dependents()
-        if thread < c.warps * c.stages:
-            atoms.barrier_init(a.barriers + thread * 8, 1)
+        self.set_up(a)
         cute.arch.mbarrier_init_fence()
         self.clear(a)
 
@@ -200,6 +199,7 @@ class IndexerScanSm90(Choosing):
             if base < end:
                 later = self.request_work(a, window + thread)
                 window_total = self.load_window(a, later, base, total, Int32(0))
+        self.tear_down(a)
 
     def layout(self, a: SimpleNamespace) -> None:
         """Shared addresses: rings, barriers, scores, sums of warps, and what is known of a window of requests."""
@@ -214,6 +214,16 @@ class IndexerScanSm90(Choosing):
         a.w_last = a.w_first + 4 * c.threads
         a.w_length = a.w_last + 4 * c.threads
         a.w_begin = a.w_length + 4 * c.threads  # one more than threads
+
+    @cute.jit
+    def set_up(self, a):
+        """Barriers of the rings; known to all after the next barrier of the block."""
+        c = self.config
+        if a.thread < c.warps * c.stages:
+            atoms.barrier_init(a.barriers + a.thread * 8, 1)
+
+    def tear_down(self, a) -> None:
+        """Nothing is held."""
 
     @cute.jit
     def clear(self, a):

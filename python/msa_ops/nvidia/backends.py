@@ -24,12 +24,32 @@ BACKENDS = (
         limits=(
             ("q_dtype", OneOf("bfloat16", "float16", "float8_e4m3fn")),
             ("index_format", OneOf("nvfp4", "fp8", "bf16")),
-            ("rounding", OneOf("exact")),
         ),
         predicate=indexer_limits.refusals,
         numerics=Numerics(rounding=("exact",)),
         compiled=True,
         workspace="msa_ops.nvidia.indexer:workspace",
+    ),
+    *(
+        Backend(
+            op="indexer",
+            name=name,
+            target=f"msa_ops.nvidia.indexer:{function}",
+            archs=frozenset({"sm_100a", "sm_103a"}),
+            band=band,
+            features=frozenset({"qmul4"} if function == "sm100" else ()),
+            limits=(
+                ("q_dtype", OneOf("float8_e4m3fn")),
+                ("index_format", OneOf("nvfp4")),
+            ),
+            numerics=Numerics(rounding=("e4m3",), bitwise_with=(twin,)),
+            compiled=True,
+            workspace="msa_ops.nvidia.indexer:sm100_workspace",
+        )
+        for name, function, band, twin in (
+            ("cute_sm100", "sm100", Band.SPECIALIZED, "cute_sm100_fp16"),
+            ("cute_sm100_fp16", "sm100_fp16", Band.PERFORMANT, "cute_sm100"),
+        )
     ),
     Backend(
         op="qk_norm_rope_insert",

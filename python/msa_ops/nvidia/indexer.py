@@ -1,4 +1,4 @@
-"""indexer on Hopper: a scan of the index keys by all multiprocessors, then a merge of what they found."""
+"""indexer in decode and verification: all multiprocessors scan the index keys, then a merge of what they found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from msa_ops.cute.indexer import sm90_merge_configs as merge  # type: ignore[import-untyped]
 from msa_ops.cute.indexer import sm90_scan_configs as scan
+from msa_ops.cute.indexer import sm100_scan_configs as scan100
 from msa_ops.nvidia.launch import launch, pointer, require_aligned
 from msa_ops.ops import ragged
 from msa_ops.ops.indexer import Args, Facts
@@ -19,6 +20,8 @@ COLUMNS: dict[str, list[int]] = {}
 """Sizes of a tile for each format of keys, ascending."""
 for _config in scan.FAMILY.configs:
     COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
+
+SM100_COLUMNS = sorted({config.columns for config in scan100.FAMILY.configs})
 
 CODE_FACTOR = 256
 """A shift by eight that the compiler must not know to be one; see msa_ops.cute.indexer.keys."""
@@ -36,9 +39,8 @@ def magic_divisor(divisor: int) -> int:
     return -(-(1 << (32 + shift)) // divisor) | shift << 32
 
 
-def columns_a_tile(index_format: str, num_heads: int, max_seqlen_q: int) -> int:
+def columns_a_tile(sizes: list[int], num_heads: int, max_seqlen_q: int) -> int:
     """(query token, head) pairs that are scored together: all of a request's if there is such a tile."""
-    sizes = COLUMNS[index_format]
     return next((columns for columns in sizes if columns >= num_heads * max_seqlen_q), sizes[-1])
 
 
@@ -48,12 +50,34 @@ def num_blocks(platform: Platform) -> int:
 
 def workspace(platform: Platform, facts: Facts) -> int:
     """Two lists of candidates a thread block and column, however large the batch is: a block id and a key each."""
-    columns = columns_a_tile(facts.index_format, facts.num_heads, facts.max_seqlen_q)
-    return num_blocks(platform) * 2 * columns * facts.topk * 8
+    return _workspace(platform, facts, COLUMNS[facts.index_format])
+
+
+def sm100_workspace(platform: Platform, facts: Facts) -> int:
+    return _workspace(platform, facts, SM100_COLUMNS)
+
+
+def _workspace(platform: Platform, facts: Facts, sizes: list[int]) -> int:
+    return num_blocks(platform) * 2 * columns_a_tile(sizes, facts.num_heads, facts.max_seqlen_q) * facts.topk * 8
 
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
+    _start(a, outs, COLUMNS[a.index_format], f"scan_{a.index_format}_{{}}")
+
+
+def sm100(a: Args, outs: tuple[Tensor, ...]) -> None:
+    """Target of the backend "cute_sm100"."""
+    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_qmul4")
+
+
+def sm100_fp16(a: Args, outs: tuple[Tensor, ...]) -> None:
+    """Target of the backend "cute_sm100_fp16"."""
+    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_fp16")
+
+
+def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: str) -> None:
+    """sizes: of a tile, ascending. scan_name: of the scan's configuration, with a place for the size."""
     (block_ids,) = outs
     tokens, heads = a.index_q.shape[:2]
     if block_ids.numel() == 0:
@@ -71,7 +95,7 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     platform = platforms.of_device(device)
     batch, max_blocks = a.block_table.shape
     longest = ragged.query_length_bucket(tokens, batch, a.cu_seqlens_q, a.max_seqlen_q)
-    columns = columns_a_tile(a.index_format, heads, longest)
+    columns = columns_a_tile(sizes, heads, longest)
     blocks = num_blocks(platform)
     magic = (magic_divisor(heads), magic_divisor(blocks))
     each = tokens // max(batch, 1)
@@ -80,7 +104,7 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     else:
         out_strides = (a.topk, tokens * a.topk)
     launch(
-        f"indexer__scan_{a.index_format}_{columns}__sm_90a",
+        f"indexer__{scan_name.format(columns)}__{platform.arch}",
         device,
         pointer(a.index_q),
         pointer(a.index_cache),
@@ -108,7 +132,7 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
         CODE_FACTOR,
     )
     launch(
-        f"indexer__{merge.config_for(a.topk).name}__sm_90a",
+        f"indexer__{merge.config_for(a.topk).name}__{platform.arch}",
         device,
         pointer(a.seq_lens),
         pointer(a.cu_seqlens_q),
