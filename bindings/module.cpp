@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "call_signature.hpp"
+#include "code_object_bindings.hpp"
 #include "compiled_kernels.hpp"
 #include "cuda_driver.hpp"
 #include "emulator_bindings.hpp"
@@ -55,4 +56,5 @@ PYBIND11_MODULE(_C, m) {
            "The call's metadata as bytes, or None if it is not a plain call.");
 
   msa_ops::add_emulator(m);
+  msa_ops::add_code_objects(m);
 }

@@ -26,7 +26,9 @@ for op in STORE.ops():
 # Host launchers run without a device, and launch what their metadata says.
 file = Path(msa_ops.__file__).parent / "kernels.json"
 kernels = json.loads(file.read_text()) if file.exists() else []
-assert sorted(kernel["name"] for kernel in kernels) == sorted(name for name, _ in _C.compiled_kernels())
+assert sorted(kernel["name"] for kernel in kernels) == sorted(
+    name for name, _ in _C.compiled_kernels() + _C.code_objects()
+)
 for kernel in kernels:
     launches = _C.record_launch(_C.find_kernel(kernel["name"]), [1 << 20] * len(kernel["arguments"]))
     assert launches, kernel["name"]

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 class CudaDevice:
     ordinal: int
@@ -57,6 +58,11 @@ class EmulatorCounters:
     global_bytes_written: int
     launches: int
 
+def code_objects() -> list[tuple[str, str]]: ...
+def find_code_object(name: str) -> int: ...
+def code_object(position: int) -> dict[str, Any]: ...
+def kernel_arguments(position: int, values: Sequence[int]) -> bytes: ...
+def launch_code_object(position: int, device: int, stream: int, num_workgroups: int, values: Sequence[int]) -> None: ...
 def emulate_ptx(
     ptx: str,
     entry: str,

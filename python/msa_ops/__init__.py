@@ -4,6 +4,7 @@ Importing this package registers the ops; it creates no CUDA context and imports
 """
 
 from msa_ops._version import __version__
+from msa_ops.amd import backends as _amd_backends
 from msa_ops.nvidia import backends as _nvidia_backends
 from msa_ops.ops.dense_attention import dense_attention
 from msa_ops.ops.dequantize_mxfp4 import dequantize_mxfp4
@@ -45,4 +46,5 @@ __all__ = [
     "use_backend",
 ]
 
+_amd_backends.register()
 _nvidia_backends.register()

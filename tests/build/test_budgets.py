@@ -46,6 +46,21 @@ def test_opcode_rules() -> None:
     assert budgets.violations([entry()], {"k": rules}) == ["k: no QMUL4 instruction", "k: has IMAD instructions"]
 
 
+def test_rules_of_amd_kernels() -> None:
+    found = entry(scalar_registers=30, waves_per_simd=4, instructions={"v_perm_b32": 16, "v_permlane32_swap_b32": 1})
+    budget = {"registers": 40, "shared_memory": 1024, "instructions": 17, "scalar_registers": 30}
+    assert budgets.violations([found], {"k": {**budget, "at_most": {"v_perm": 17}, "waves_per_simd": 4}}) == []
+    assert budgets.violations([found], {"k": {**budget, "at_most": {"v_perm": 16}, "waves_per_simd": 5}}) == [
+        "k: 4 waves a SIMD unit, wanted 5",
+        "k: 17 v_perm instructions, budget 16",
+    ]
+    assert budgets.violations([found], {"k": {**budget, "scalar_registers": 29}}) == [
+        "k: 30 scalar_registers, budget 29"
+    ]
+    del budget["scalar_registers"]
+    assert budgets.violations([found], {"k": budget}) == ["k: 30 scalar_registers, budget none"]
+
+
 def test_the_file_must_describe_the_build() -> None:
     assert budgets.violations([entry("new")], {"old": EXACT}) == [
         "new: has no budget",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from msa_ops.build import driver, toolchain
+from msa_ops.build import cute_kernels, driver, toolchain
 from msa_ops.build.resources import Resources, histogram
 from msa_ops.build.unit import Unit, units
 
@@ -52,11 +52,11 @@ def test_sources_hold_the_kernel_its_configurations_and_the_shared_atoms(unit: U
     ],
 )
 def test_what_does_not_fit_is_a_failure(used: Resources, dynamic: int, said: str) -> None:
-    assert said in str(driver.over_budget(used, dynamic, "sm_90a"))
+    assert said in str(cute_kernels.over_budget(used, dynamic, "sm_90a"))
 
 
 def test_what_fits_is_none() -> None:
-    assert driver.over_budget(FITS, 232_448, "sm_90a") is None
+    assert cute_kernels.over_budget(FITS, 232_448, "sm_90a") is None
 
 
 def test_histogram_reads_predicates_and_modifiers() -> None:
@@ -100,6 +100,8 @@ def test_a_compiler_that_prints_an_error_has_failed(
 
 
 def test_table_declares_and_lists_every_kernel() -> None:
-    text = driver.table([{"name": "op__c__sm_90a", "arch": "sm_90a", "arguments": ["x", "n"], "entry": "_mlir_entry"}])
+    text = cute_kernels.table(
+        [{"name": "op__c__sm_90a", "arch": "sm_90a", "arguments": ["x", "n"], "entry": "_mlir_entry"}]
+    )
     assert "void _mlir_entry(void**, std::int32_t);" in text
     assert '{"op__c__sm_90a", "sm_90a", 2, _mlir_op__c__sm_90a_cuda_init' in text

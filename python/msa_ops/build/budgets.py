@@ -1,7 +1,9 @@
 """Budgets of compiled kernels: what a kernel may use, checked in as `perf/budgets/<arch>.json`.
 
-A budget holds, for each kernel name: registers, shared_memory (bytes), instructions (SASS, at most), and optionally
-`required` and `forbidden` opcode prefixes. A kernel without a budget, and a budget without a kernel, are violations:
+A budget holds, for each kernel name: registers, shared_memory (bytes), instructions (SASS or ISA, at most), for AMD
+kernels scalar_registers too, and optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix ->
+instructions) and `waves_per_simd` (occupancy, at least; AMD).
+A kernel without a budget, and a budget without a kernel, are violations:
 both mean that the file no longer describes the build.
 """
 
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = ("registers", "shared_memory", "instructions")
+AMD_FIELDS = ("scalar_registers",)
+RULES = ("required", "forbidden", "at_most", "waves_per_simd")
 
 
 def measured(metadata: dict[str, Any]) -> dict[str, int]:
@@ -21,6 +25,7 @@ def measured(metadata: dict[str, Any]) -> dict[str, int]:
         "registers": metadata["registers"],
         "shared_memory": metadata["static_shared_memory"] + metadata["dynamic_shared_memory"],
         "instructions": sum(metadata["instructions"].values()),
+        **{key: metadata[key] for key in AMD_FIELDS if key in metadata},
     }
 
 
@@ -31,7 +36,7 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
     for name, budget in budgets.items():
-        unknown = set(budget) - {*FIELDS, "required", "forbidden"}
+        unknown = set(budget) - {*FIELDS, *AMD_FIELDS, *RULES}
         missing = set(FIELDS) - set(budget)
         if unknown or missing:
             raise ValueError(f"{file}: {name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
@@ -46,7 +51,13 @@ def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, 
     lines += [f"{name}: has a budget but is not built" for name in sorted(set(budgets) - set(found))]
     for name in sorted(set(found) & set(budgets)):
         budget, used = budgets[name], measured(found[name])
-        lines += [f"{name}: {used[key]} {key}, budget {budget[key]}" for key in FIELDS if used[key] > budget[key]]
+        for key, value in used.items():
+            if value > budget.get(key, -1):
+                lines.append(f"{name}: {value} {key}, budget {budget.get(key, 'none')}")
+        if found[name].get("waves_per_simd", 0) < budget.get("waves_per_simd", 0):
+            lines.append(
+                f"{name}: {found[name]['waves_per_simd']} waves a SIMD unit, wanted {budget['waves_per_simd']}"
+            )
         opcodes = found[name]["instructions"]
         for prefix in budget.get("required", ()):
             if not any(opcode.startswith(prefix) for opcode in opcodes):
@@ -54,6 +65,10 @@ def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, 
         for prefix in budget.get("forbidden", ()):
             if any(opcode.startswith(prefix) for opcode in opcodes):
                 lines.append(f"{name}: has {prefix} instructions")
+        for prefix, most in budget.get("at_most", {}).items():
+            count = sum(n for opcode, n in opcodes.items() if opcode.startswith(prefix))
+            if count > most:
+                lines.append(f"{name}: {count} {prefix} instructions, budget {most}")
     return lines
 
 
@@ -67,7 +82,7 @@ def updated(
     others = {name: budget for name, budget in budgets.items() if ops and name.partition("__")[0] not in ops}
     found = {
         entry["name"]: {
-            **{key: rule for key, rule in budgets.get(entry["name"], {}).items() if key not in FIELDS},
+            **{key: rule for key, rule in budgets.get(entry["name"], {}).items() if key in RULES},
             **measured(entry),
         }
         for entry in metadata

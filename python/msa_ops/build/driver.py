@@ -1,4 +1,4 @@
-"""Compiles units in parallel processes, with a content-addressed cache, and writes the table that CMake links.
+"""Compiles units in parallel processes, with a content-addressed cache, and writes the tables that CMake links.
 
 A unit fails if its compiler fails or prints an error, if it spills registers, if its shared memory exceeds what the
 chip has, or if its disassembly is empty.
@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +20,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from msa_ops.build import resources, toolchain
+from msa_ops.build import cute_kernels, flydsl_kernels
 from msa_ops.build.unit import Unit
-from msa_ops.registry import platform as platforms
 
-METADATA_VERSION = 1
-KINDS = ("o", "ptx", "cubin", "json")
+METADATA_VERSION = 2
+"""To be raised when files of the cache would differ although sources and tools are the same."""
+
+LANGUAGES: dict[str, Any] = {"cute": cute_kernels, "flydsl": flydsl_kernels}
 
 
 class CompileError(RuntimeError):
@@ -51,9 +51,14 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
         if f"{stale.parent.name}/{stale.stem}" not in wanted:
             stale.unlink()
     metadata = [result for result in results if not isinstance(result, str)]
-    (folder / "kernel_table.cpp").write_text(table(metadata))
+    (folder / "kernel_table.cpp").write_text(cute_kernels.table(_of(units, metadata, "cute")))
+    (folder / "code_objects.cpp").write_text(flydsl_kernels.table(_of(units, metadata, "flydsl"), folder))
     (folder / "kernels.json").write_text(json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
+
+
+def _of(units: Sequence[Unit], metadata: Sequence[dict[str, Any]], language: str) -> list[dict[str, Any]]:
+    return [entry for unit, entry in zip(units, metadata, strict=True) if unit.family.language == language]
 
 
 def cache_key(unit: Unit) -> str:
@@ -64,9 +69,7 @@ def cache_key(unit: Unit) -> str:
         unit.name,
         unit.arch,
         repr(unit.config),
-        toolchain.dsl_version(),
-        toolchain.tool_version("nvdisasm"),
-        toolchain.tool_version("cuobjdump"),
+        *LANGUAGES[unit.family.language].versions(),
     ):
         digest.update(f"{part}\0".encode())
     for source in sources(unit):
@@ -83,7 +86,7 @@ def sources(unit: Unit) -> list[Path]:
     return [
         *sorted(op_folder.glob("*.py")),
         *sorted((op_folder.parent / "common").glob("*.py")),
-        *(here / name for name in ("worker.py", "resources.py", "driver.py")),
+        *(here / name for name in LANGUAGES[unit.family.language].SOURCES),
     ]
 
 
@@ -107,7 +110,7 @@ def _compile(unit: Unit, folder: Path, cache: Path) -> dict[str, Any] | str:
                 os.replace(_sealed(Path(work)), entry)
     target = folder / unit.arch
     target.mkdir(parents=True, exist_ok=True)
-    for kind in KINDS:
+    for kind in LANGUAGES[unit.family.language].KINDS:
         shutil.copy2(entry / f"{unit.name}.{kind}", target / f"{unit.name}.{kind}")
     metadata: dict[str, Any] = json.loads((target / f"{unit.name}.json").read_text())
     return metadata
@@ -122,21 +125,19 @@ def _sealed(work: Path) -> Path:
 
 
 def _build(unit: Unit, work: Path) -> str | None:
-    command = [sys.executable, "-m", "msa_ops.build.worker", unit.family.module, unit.config.name]
+    """Compiles into the folder; the text of the failure, if it is one."""
+    language = LANGUAGES[unit.family.language]
+    command = [sys.executable, "-m", language.WORKER, unit.family.module, unit.config.name]
     command += [unit.arch, unit.name, str(work)]
     done = subprocess.run(command, capture_output=True, text=True)
     output = done.stdout + done.stderr
-    if done.returncode or re.search(r"\berror\b", output, re.IGNORECASE):
-        return f"the compiler failed\n{output.strip()}"
+    problem = f"exit code {done.returncode}" if done.returncode else language.problem_of_output(output)
+    if problem:
+        return f"the compiler failed: {problem}\n{output.strip()}"
     try:
-        used = resources.of_cubin(work / f"{unit.name}.cubin")
+        described = language.describe(unit, work)
     except ValueError as error:
         return str(error)
-    dynamic = unit.family.shared_memory(unit.config)
-    problem = over_budget(used, dynamic, unit.arch)
-    if problem:
-        return problem
-    entry = _entry_symbol(work / f"{unit.name}.o")
     metadata = {
         "version": METADATA_VERSION,
         "name": unit.name,
@@ -144,69 +145,8 @@ def _build(unit: Unit, work: Path) -> str | None:
         "arch": unit.arch,
         "config": asdict(unit.config),
         "arguments": list(unit.family.arguments),
-        "entry": entry,
-        "dynamic_shared_memory": dynamic,
         "source_hash": source_hash(unit),
-        "dsl": toolchain.dsl_version(),
-        **asdict(used),
+        **described,
     }
     (work / f"{unit.name}.json").write_text(json.dumps(metadata, indent=1, sort_keys=True))
     return None
-
-
-def over_budget(used: resources.Resources, dynamic_shared_memory: int, arch: str) -> str | None:
-    """The reason why the kernel cannot run well, or at all, on the chip."""
-    chip = platforms.parse(arch)
-    total = used.static_shared_memory + dynamic_shared_memory
-    if total > chip.shared_memory:
-        return f"{total} bytes of shared memory; {arch} has {chip.shared_memory}"
-    spills = {op: n for op, n in used.instructions.items() if op.split(".")[0] in ("LDL", "STL")}
-    if used.local or spills:
-        return f"spills: {used.local} bytes of local memory, {spills}"
-    if used.registers * used.max_threads > 65_536:
-        return f"{used.registers} registers x {used.max_threads} threads exceed the register file"
-    return None
-
-
-def _entry_symbol(object_file: Path) -> str:
-    """The launcher's C entry in the object's symbol table."""
-    names = sorted(set(re.findall(rb"_mlir_\w+__mlir_ciface_\w+", object_file.read_bytes())))
-    if len(names) != 1:
-        raise ValueError(f"{object_file.name}: {len(names)} launcher symbols")
-    return names[0].decode()
-
-
-def table(metadata: Sequence[dict[str, Any]]) -> str:
-    """C++ source of the kernel table."""
-    declarations, rows = [], []
-    for entry in metadata:
-        prefix = f"_mlir_{entry['name']}"
-        declarations += [
-            f"void {prefix}_cuda_init(void**);",
-            f"void {prefix}_cuda_load_to_device(void**);",
-            f"void {entry['entry']}(void**, std::int32_t);",
-        ]
-        rows.append(
-            f'    {{"{entry["name"]}", "{entry["arch"]}", {len(entry["arguments"])}, {prefix}_cuda_init, '
-            f"{prefix}_cuda_load_to_device, {entry['entry']}}},"
-        )
-    return "\n".join(
-        [
-            "// Written by python -m msa_ops.build.",
-            '#include "compiled_kernels.hpp"',
-            "",
-            'extern "C" {',
-            *declarations,
-            "}",
-            "",
-            "namespace msa_ops {",
-            "",
-            "extern const std::vector<CompiledKernel> kCompiledKernels;",
-            "const std::vector<CompiledKernel> kCompiledKernels{",
-            *rows,
-            "};",
-            "",
-            "}  // namespace msa_ops",
-            "",
-        ]
-    )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 DSL_DISTRIBUTION = "nvidia-cutlass-dsl"
 DSL_VERSION = "4.8.1"
+FLYDSL_VERSION = "0.5.0"
 
 
 class ToolchainError(RuntimeError):
@@ -29,6 +30,36 @@ def dsl_version() -> str:
     if not runtime_library().is_file():
         raise ToolchainError(f"the CUDA 13 libraries of {DSL_DISTRIBUTION} are missing; install its extra cu13")
     return found
+
+
+@functools.cache
+def flydsl_version() -> str:
+    """Version of FlyDSL; raises ToolchainError unless it is the pinned one."""
+    try:
+        found = importlib.metadata.version("flydsl")
+    except importlib.metadata.PackageNotFoundError:
+        raise ToolchainError("flydsl is not installed; pip install 'msa-ops[build]'") from None
+    if found != FLYDSL_VERSION:
+        raise ToolchainError(f"flydsl is {found}; accepted: {FLYDSL_VERSION}")
+    return found
+
+
+@functools.cache
+def distribution_version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise ToolchainError(f"{name} is not installed; pip install 'msa-ops[build]'") from None
+
+
+@functools.cache
+def zig() -> Path:
+    """The zig executable, whose `ld.lld` links AMD GPU code objects. Raises ToolchainError."""
+    path = _package_folder("ziglang") / "zig"
+    if not path.is_file():
+        raise ToolchainError("ziglang is not installed; pip install 'msa-ops[build]'")
+    path.chmod(path.stat().st_mode | 0o111)
+    return path
 
 
 @functools.cache

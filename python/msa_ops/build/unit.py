@@ -1,6 +1,7 @@
 """What is compiled: one kernel family in one configuration for one architecture.
 
-A family is a module `msa_ops.cute.<op>.<name>` with a neighbour `configs` that imports no kernel language:
+A family is a module `msa_ops.cute.<op>.<name>` or `msa_ops.flydsl.<op>.<name>` with a neighbour `<name>_configs` that
+imports no kernel language:
 
   FAMILY      the module that traces the kernel, and the archs it is for
   CONFIGS     frozen dataclasses of compile-time choices, each with a `name`
@@ -19,7 +20,7 @@ from typing import Any
 from msa_ops.registry import Refusal
 from msa_ops.registry import platform as platforms
 
-KERNEL_PACKAGE = "msa_ops.cute"
+KERNEL_PACKAGES = ("msa_ops.cute", "msa_ops.flydsl")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class Family:
     configs: tuple[Any, ...]
     supports: Callable[[Any, platforms.Platform], Iterable[Refusal]]
     shared_memory: Callable[[Any], int]
+    """Bytes beyond what the code object itself declares."""
+
+    @property
+    def language(self) -> str:
+        """ "cute" or "flydsl"."""
+        return self.module.split(".")[1]
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,12 @@ class Unit:
 
 
 def families() -> Iterator[Family]:
-    """All kernel families of the package, in the order of their names."""
-    package = importlib.import_module(KERNEL_PACKAGE)
-    found = {file for folder in package.__path__ for file in Path(folder).glob("*/*_configs.py")}
-    for file in sorted(found, key=lambda file: (file.parent.name, file.stem)):
-        yield importlib.import_module(f"{KERNEL_PACKAGE}.{file.parent.name}.{file.stem}").FAMILY
+    """All kernel families of this package, in the order of their languages and names."""
+    for name in KERNEL_PACKAGES:
+        package = importlib.import_module(name)
+        found = {file for folder in package.__path__ for file in Path(folder).glob("*/*_configs.py")}
+        for file in sorted(found, key=lambda file: (file.parent.name, file.stem)):
+            yield importlib.import_module(f"{name}.{file.parent.name}.{file.stem}").FAMILY
 
 
 def units(archs: Iterable[str]) -> list[Unit]:

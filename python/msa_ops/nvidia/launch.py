@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import struct
 
 import torch
-from torch import Tensor
 
 from msa_ops import _C
+from msa_ops.launch_arguments import bits, pointer, require_aligned
+
+__all__ = ["bits", "launch", "pointer", "require_aligned"]
 
 
 @functools.cache
@@ -27,20 +28,3 @@ def launch(name: str, device: torch.device, *values: int) -> None:
     index = device.index
     stream: int = torch._C._cuda_getCurrentRawStream(index)
     _C.launch_kernel(position(name), index, stream, values)
-
-
-def pointer(value: Tensor | None) -> int:
-    """Address of a tensor's first element; 0 for None."""
-    return 0 if value is None else value.data_ptr()
-
-
-def bits(value: float) -> int:
-    """An fp32 argument as the launcher reads it from its eight-byte slot."""
-    found: int = struct.unpack("<I", struct.pack("<f", value))[0]
-    return found
-
-
-def require_aligned(name: str, value: Tensor, alignment: int = 16) -> None:
-    """Raises ValueError for an address that vector loads cannot take."""
-    if value.data_ptr() % alignment:
-        raise ValueError(f"{name}: starts at address {value.data_ptr():#x}; accepted: multiples of {alignment} bytes")

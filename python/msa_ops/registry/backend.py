@@ -202,7 +202,7 @@ def built_kernels() -> frozenset[tuple[str, str]]:
     """(op, arch) of the compiled kernels in this build."""
     from msa_ops import _C
 
-    return frozenset((name.partition("__")[0], arch) for name, arch in _C.compiled_kernels())
+    return frozenset((name.partition("__")[0], arch) for name, arch in _C.compiled_kernels() + _C.code_objects())
 
 
 def _format(facts: Any) -> str:

@@ -1,0 +1,1 @@
+"""Backends on AMD GPUs: their records, and the functions that hand checked arguments to compiled kernels."""
