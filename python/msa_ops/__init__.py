@@ -5,6 +5,7 @@ Importing this package registers the ops; it creates no CUDA context and imports
 
 from msa_ops._version import __version__
 from msa_ops.amd import backends as _amd_backends
+from msa_ops.emulator import emulate
 from msa_ops.nvidia import backends as _nvidia_backends
 from msa_ops.ops.dense_attention import dense_attention
 from msa_ops.ops.dequantize_mxfp4 import dequantize_mxfp4
@@ -30,6 +31,7 @@ __all__ = [
     "dequantize_mxfp4",
     "dequantize_mxfp8",
     "dequantize_nvfp4",
+    "emulate",
     "explain",
     "indexer",
     "indexer_scores",

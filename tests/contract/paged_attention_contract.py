@@ -15,7 +15,6 @@ from torch import Tensor
 from msa_ops.cache.page import main_page
 from msa_ops.ops import batches
 from msa_ops.registry import STORE
-from msa_ops.registry import platform as platforms
 from tests.contract.far_pages import sparse_pages
 from tests.contract.guard import guarded
 from tests.contract.oracles.attention_of_args import attention_of_args
@@ -425,8 +424,7 @@ class PagedAttentionContract:
     def test_guards_around_results_workspace_and_cache(self, target: Target) -> None:
         args = make(target, 60, variant="padding")
         backend = next(b for b in STORE.backends(target.op) if b.name == target.backend)
-        platform = platforms.of_device(torch.device(target.device))
-        needed = backend.workspace_bytes(platform, target.spec.facts(args))
+        needed = backend.workspace_bytes(target.platform, target.spec.facts(args))
         expected = target.run(args)
         with (
             guarded(expected[0].shape, expected[0].dtype) as out,

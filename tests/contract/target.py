@@ -1,10 +1,11 @@
-"""Where the contract suite runs an op: every backend that this machine can execute.
+"""Where the contract suite runs an op: every backend that this machine can execute, itself or on an emulated chip.
 
 A contract module sets `OP = "name"` and takes the fixture `target`; it then runs once for each backend of the op.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,22 +14,29 @@ import pytest
 import torch
 from torch import Tensor
 
-import msa_ops  # noqa: F401  (registers the ops)
-from msa_ops.registry import STORE, plugins
+from msa_ops import emulate
+from msa_ops.emulator import ARCHS
+from msa_ops.registry import STORE, parse_platform, plugins
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec, Tolerance
+from msa_ops.registry.platform import Platform
 
 
 @dataclass(frozen=True)
 class Target:
-    """One backend of one op on one device of this machine."""
+    """One backend of one op on one device of this machine, or on a chip that is emulated in its CPU."""
 
     op: str
     backend: str
     device: str
+    chip: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.backend}-{self.device}"
+        return f"{self.backend}-{self.device}" if self.chip is None else f"{self.backend}-emulated:{self.chip}"
+
+    @property
+    def platform(self) -> Platform:
+        return platforms.of_device(torch.device(self.device)) if self.chip is None else parse_platform(self.chip)
 
     @property
     def spec(self) -> OpSpec:
@@ -40,6 +48,10 @@ class Target:
         Arguments are moved to the device; mutated ones are copied back. A call that the backend refuses because
         of its limits skips the test, with the reasons.
         """
+        with contextlib.nullcontext() if self.chip is None else emulate(self.chip):
+            return self._run(args, outs)
+
+    def _run(self, args: Any, outs: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
         moved = args if self.device == "cpu" else self._moved(args)
         self._skip_if_refused(moved)
         values = {name: getattr(moved, name) for name in moved.__dataclass_fields__}
@@ -73,8 +85,7 @@ class Target:
         if not backend.needs_facts:
             return
         self.spec.check(args)
-        platform = platforms.of_device(torch.device(self.device))
-        reasons = backend.call_refusals(platform, self.spec.facts(args))
+        reasons = backend.call_refusals(self.platform, self.spec.facts(args))
         if reasons:
             pytest.skip(f"{self.backend} refuses: " + "; ".join(map(str, reasons)))
 
@@ -99,6 +110,13 @@ def targets(op: str) -> list[Target]:
             Target(op, backend.name, device)
             for backend in STORE.backends(op)
             if not backend.platform_refusals(platform)
+        ]
+    for chip in ARCHS:
+        platform = parse_platform(chip)
+        found += [
+            Target(op, backend.name, "cpu", chip)
+            for backend in STORE.backends(op)
+            if backend.compiled and not backend.platform_refusals(platform)
         ]
     return found
 

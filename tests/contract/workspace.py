@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from msa_ops.registry import STORE
-from msa_ops.registry import platform as platforms
 from tests.contract.target import Target
 
 
 def workspace_bytes(target: Target, args: Any) -> int:
     """Bytes of workspace that the backend of `target` wants for this call; 0 if it wants none."""
     backend = next(b for b in STORE.backends(target.op) if b.name == target.backend)
-    return backend.workspace_bytes(platforms.of_device(torch.device(target.device)), target.spec.facts(args))
+    return backend.workspace_bytes(target.platform, target.spec.facts(args))

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from typing import Any
 
 from msa_ops.build import cute_kernels, flydsl_kernels
 from msa_ops.build.unit import Unit
+from msa_ops.emulator.kernel_text import ARCHIVE
 
 METADATA_VERSION = 2
 """To be raised when files of the cache would differ although sources and tools are the same."""
@@ -53,12 +55,23 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
     metadata = [result for result in results if not isinstance(result, str)]
     (folder / "kernel_table.cpp").write_text(cute_kernels.table(_of(units, metadata, "cute")))
     (folder / "code_objects.cpp").write_text(flydsl_kernels.table(_of(units, metadata, "flydsl"), folder))
+    write_texts(folder)
     (folder / "kernels.json").write_text(json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
 
 
 def _of(units: Sequence[Unit], metadata: Sequence[dict[str, Any]], language: str) -> list[dict[str, Any]]:
     return [entry for unit, entry in zip(units, metadata, strict=True) if unit.family.language == language]
+
+
+def write_texts(folder: Path) -> None:
+    """The PTX of all kernels in one archive, which the wheel holds for the emulator. Equal texts give equal bytes."""
+    with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
+        for path in sorted(folder.glob("*/*.ptx"), key=lambda path: path.name):
+            info = tarfile.TarInfo(path.name)
+            info.size = path.stat().st_size
+            with path.open("rb") as file:
+                archive.addfile(info, file)
 
 
 def cache_key(unit: Unit) -> str:

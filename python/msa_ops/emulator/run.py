@@ -69,7 +69,7 @@ def run_ptx(
     allocations = _allocations(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
     shape = _three("grid", grid), _three("block", block)
-    return _report(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, max_instructions))
+    return report_of(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, max_instructions))
 
 
 def run_compiled(
@@ -91,7 +91,7 @@ def run_compiled(
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
     slots = [_slot(i, value) for i, value in enumerate(args)]
-    return _report(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions))
+    return report_of(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions))
 
 
 def _allocations(arguments: Sequence[Any], tensors: Mapping[str, Any] | None) -> list[Allocation]:
@@ -141,7 +141,7 @@ def _three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _report(counters: _C.EmulatorCounters) -> Report:
+def report_of(counters: _C.EmulatorCounters) -> Report:
     return Report(
         counters.warp_instructions, counters.global_bytes_read, counters.global_bytes_written, counters.launches
     )

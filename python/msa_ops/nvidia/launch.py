@@ -8,6 +8,7 @@ import torch
 
 from msa_ops import _C
 from msa_ops.launch_arguments import bits, pointer, require_aligned
+from msa_ops.registry import virtual
 
 __all__ = ["bits", "launch", "pointer", "require_aligned"]
 
@@ -26,5 +27,7 @@ def position(name: str) -> int:
 def launch(name: str, device: torch.device, *values: int) -> None:
     """Launches on torch's current stream of the device. Pointers and integers go as they are, floats by `bits`."""
     index = device.index
+    if index is None:  # memory of an emulated chip
+        return virtual.launch(name, values)
     stream: int = torch._C._cuda_getCurrentRawStream(index)
     _C.launch_kernel(position(name), index, stream, values)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from msa_ops import _C
-from msa_ops.registry import overrides, plugins, selection, trace
+from msa_ops.registry import overrides, plugins, selection, trace, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.backend import Backend
 from msa_ops.registry.op import OpSpec
@@ -95,7 +95,8 @@ class Dispatcher:
         """`run` of a call whose signature is known; without one nothing is remembered."""
         plugins.load_once()
         override = overrides.current(self.spec.name, backend)
-        key = (signature, override)
+        chip = virtual.current()
+        key = (signature, override, None if chip is None else chip.platform)
         plan = self._plans.get(key)
         if plan is None or signature is None or plan.generation != STORE.generation:
             plan = self._plan(call, outs, override)
@@ -109,7 +110,27 @@ class Dispatcher:
             Dispatcher._trace(self.spec.name, plan.backend.name, call)
         if plan.workspace_bytes and call.workspace is None:
             call.workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=plan.device)
+        if chip is not None and plan.device.type == "cpu":
+            return self._run_on(chip, plan.backend, call, outs)
         return execute(plan.backend, self.spec, call, outs)
+
+    def _run_on(
+        self, chip: virtual.Chip, backend: Backend, call: Any, outs: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, ...]:
+        """On an emulated chip: the kernels of the call may use its tensors and write those that it writes."""
+        if outs is None and not backend.functional:
+            outs = self.spec.meta(call)
+        written = {*self.spec.mutates, "workspace"}
+        regions = [
+            virtual.Region(name, value, name in written)
+            for name in self.tensors
+            if (value := getattr(call, name)) is not None
+        ]
+        regions += [
+            virtual.Region(name, out, True) for name, out in zip(self.spec.outputs, outs or (), strict=bool(outs))
+        ]
+        with chip.call(self.spec.name, backend.name, regions):
+            return execute(backend, self.spec, call, outs)
 
     def _plan(self, call: Any, outs: tuple[Tensor, ...] | None, override: overrides.Override) -> Plan:
         generation = STORE.generation  # read first: a change from here on makes the plan stale, not wrong

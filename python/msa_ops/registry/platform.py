@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from msa_ops.registry import virtual
+
 Version = tuple[int, ...]
 
 
@@ -21,7 +23,8 @@ class Platform:
 
     `arch` is a compiler target ("sm_100a", "gfx950", "cpu"); `features` are the names of `FEATURES`;
     `versions` holds software versions that predicates may require ("cuda", "rocm"); sizes are in bytes for
-    shared memory and in columns for tensor memory. `simulated` platforms can be explained, not launched on.
+    shared memory and in columns for tensor memory. `simulated` platforms can be explained, and emulated if the emulator
+    knows the chip.
     """
 
     arch: str
@@ -135,13 +138,23 @@ def parse(text: str) -> Platform:
     return replace(chip, versions=tuple(versions.items()))
 
 
+@functools.cache
+def with_multiprocessors(chip: Platform, multiprocessors: int) -> Platform:
+    """A smaller or larger chip of the same kind."""
+    return replace(chip, multiprocessors=multiprocessors)
+
+
 CPU = replace(_CHIPS["cpu"], simulated=False)
 
 
 def of_device(device: torch.device) -> Platform:
-    """The real platform behind a torch device. Asks torch.cuda only for CUDA (or HIP) devices."""
+    """The platform behind a torch device: that of the machine, or for the CPU the chip that is emulated in it.
+
+    Asks torch.cuda only for CUDA (or HIP) devices.
+    """
     if device.type == "cpu":
-        return CPU
+        chip = virtual.current()
+        return CPU if chip is None else chip.platform
     if device.type == "cuda":
         return _of_cuda_device(device.index if device.index is not None else torch.cuda.current_device())
     raise NotImplementedError(f"device: {device.type!r} tensors are not supported; accepted: cpu, cuda")

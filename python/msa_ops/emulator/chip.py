@@ -1,0 +1,92 @@
+"""`emulate`: a virtual chip as the platform of the CPU, so that ops run its compiled kernels in the emulator."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msa_ops import _C
+from msa_ops.emulator import kernel_text
+from msa_ops.emulator.memory import Allocation, allocation
+from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, report_of
+from msa_ops.registry import parse_platform, virtual
+from msa_ops.registry import platform as platforms
+from msa_ops.registry.platform import Platform
+
+ARCHS = ("sm_90a",)
+"""Chips that can be emulated."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that ran: for which op and backend, and what it did."""
+
+    op: str
+    backend: str
+    kernel: str
+    report: Report
+
+
+@dataclass
+class VirtualChip:
+    """What `emulate` gives: the platform, and the launches since it began, in order."""
+
+    platform: Platform
+    max_instructions: int = MAX_INSTRUCTIONS
+    launches: list[Launch] = field(default_factory=list)
+    _call: tuple[str, str, list[Allocation]] | None = None
+
+    @contextlib.contextmanager
+    def call(self, op: str, backend: str, regions: Sequence[virtual.Region]) -> Iterator[None]:
+        """Kernels of one call may read the tensors of these regions, and write those that are writable."""
+        memory = [
+            (address, size, may_write and region.writable, name)
+            for region in regions
+            for address, size, may_write, name in [allocation(region.name, region.tensor)]
+        ]
+        before, self._call = self._call, (op, backend, memory)
+        try:
+            yield
+        finally:
+            self._call = before
+
+    def launch(self, kernel: str, arguments: Sequence[int]) -> None:
+        """Runs the host launcher of a compiled kernel and executes what it launches."""
+        if self._call is None:
+            raise RuntimeError(f"kernel {kernel}: launched outside of an op's call")
+        op, backend, memory = self._call
+        try:
+            position = _C.find_kernel(kernel)
+        except IndexError as error:
+            raise NotImplementedError(str(error)) from None
+        counters = _C.emulate_launch(position, kernel_text.ptx(kernel), memory, list(arguments), self.max_instructions)
+        self.launches.append(Launch(op, backend, kernel, report_of(counters)))
+
+
+@contextlib.contextmanager
+def emulate(
+    arch: str = "sm_90a", *, multiprocessors: int | None = None, max_instructions: int = MAX_INSTRUCTIONS
+) -> Iterator[VirtualChip]:
+    """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
+    kernels are executed by the emulator, through their own host launchers.
+
+    A kernel may use exactly the tensors of the call, and write only those that the op writes. Of ops without a
+    kernel for the chip the reference runs if it is asked for, as on the chip. Tensors on a GPU are not concerned.
+
+    arch: a chip of `ARCHS`, by arch or name ("sm_90a", "H200"). multiprocessors: another number than the chip has, for
+        kernels that divide their work by it. max_instructions: warp instructions after which a launch is given up.
+
+    Raises ValueError for a chip that is not emulated. Ops raise EmulatorFault for what a kernel does wrong,
+    UnsupportedPtx for instructions that the emulator lacks.
+    """
+    platform = parse_platform(arch)
+    if platform.arch not in ARCHS:
+        raise ValueError(f"arch: {arch!r}; accepted: {', '.join(ARCHS)}")
+    if multiprocessors is not None:
+        if not 1 <= multiprocessors <= 1024:
+            raise ValueError(f"multiprocessors: {multiprocessors}; accepted: 1 to 1024")
+        platform = platforms.with_multiprocessors(platform, multiprocessors)
+    chip = VirtualChip(platform, max_instructions)
+    with virtual.use(chip):
+        yield chip
