@@ -18,6 +18,9 @@ enum class FaultKind {
   kDivergence,  // lanes of a warp are apart where the instruction wants them together
   kBarrier,     // a barrier used against its rules
   kDeadlock,
+  kDescriptor,  // an operand that says how a matrix instruction is to be done is wrong
+  kInFlight,    // a register that asynchronous work still uses
+  kWgmmaFence,  // registers given to wgmma without a wgmma.fence
   kLimit,       // more instructions than the launch may take
 };
 
@@ -31,6 +34,9 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kDivergence: return "divergence";
     case FaultKind::kBarrier: return "barrier";
     case FaultKind::kDeadlock: return "deadlock";
+    case FaultKind::kDescriptor: return "descriptor";
+    case FaultKind::kInFlight: return "register in flight";
+    case FaultKind::kWgmmaFence: return "wgmma fence";
     case FaultKind::kLimit: return "limit";
   }
   return "";

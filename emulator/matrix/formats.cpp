@@ -123,6 +123,47 @@ void floats_from_tf32(const std::uint32_t* codes, float* out, std::size_t count)
   for (std::size_t i = 0; i < count; ++i) out[i] = float_of(codes[i] & 0xffffe000U);
 }
 
+namespace {
+
+// Codes of less than 8 bits, a byte each.
+template <typename Number>
+void values_from_narrow(Element element, const unsigned char* packed, Number* out, std::size_t count) {
+  const float* values = values_of(element);
+  const unsigned bits = bits_of(element);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t bit = i * bits;
+    unsigned word = packed[bit / 8];
+    if (bit % 8 + bits > 8) word |= unsigned{packed[bit / 8 + 1]} << 8;
+    out[i] = static_cast<Number>(values[word >> (bit % 8) & ((1U << bits) - 1)]);
+  }
+}
+
+}  // namespace
+
+void floats_from_packed(Element element, const void* packed, float* out, std::size_t count) {
+  const auto* bytes = static_cast<const unsigned char*>(packed);
+  if (element == Element::kTf32) {
+    std::memcpy(out, bytes, count * 4);
+    for (std::size_t i = 0; i < count; ++i) out[i] = float_of(bits_of_float(out[i]) & 0xffffe000U);
+  } else if (bits_of(element) == 16) {
+    constexpr std::size_t kPart = 256;
+    std::uint16_t codes[kPart];
+    for (std::size_t at = 0; at < count; at += kPart) {
+      const std::size_t part = count - at < kPart ? count - at : kPart;
+      std::memcpy(codes, bytes + at * 2, part * 2);
+      floats_from(element, codes, out + at, part);
+    }
+  } else if (bits_of(element) == 8) {
+    floats_from(element, bytes, out, count);
+  } else {
+    values_from_narrow(element, bytes, out, count);
+  }
+}
+
+void integers_from_packed(Element element, const void* packed, std::int32_t* out, std::size_t count) {
+  values_from_narrow(element, static_cast<const unsigned char*>(packed), out, count);
+}
+
 std::uint16_t half_from(float value) {
   const std::uint32_t bits = bits_of_float(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);

@@ -35,6 +35,10 @@ void floats_from(Element element, const std::uint8_t* codes, float* out, std::si
 void floats_from(Element element, const std::uint16_t* codes, float* out, std::size_t count);
 void floats_from_tf32(const std::uint32_t* codes, float* out, std::size_t count);
 
+// The same from elements that stand beside each other in memory without gaps, low bits first; any format but fp64, B1.
+void floats_from_packed(Element element, const void* packed, float* out, std::size_t count);
+void integers_from_packed(Element element, const void* packed, std::int32_t* out, std::size_t count);
+
 // The 256 values of a format of 8 bits or less; codes beyond the format's bits repeat.
 const float* values_of(Element element);
 const float* values_of(Scale scale);

@@ -71,6 +71,19 @@ MSA_OPS_VECTOR_CLONES void add_integers(const std::int32_t* a, const std::int32_
   }
 }
 
+template <typename T>
+void transpose_in_tiles(const T* in, std::size_t rows, std::size_t columns, T* out) {
+  constexpr std::size_t kTile = 16;
+  for (std::size_t top = 0; top < rows; top += kTile) {
+    for (std::size_t left = 0; left < columns; left += kTile) {
+      const std::size_t bottom = std::min(top + kTile, rows), right = std::min(left + kTile, columns);
+      for (std::size_t row = top; row < bottom; ++row) {
+        for (std::size_t column = left; column < right; ++column) out[column * rows + row] = in[row * columns + column];
+      }
+    }
+  }
+}
+
 template <typename T, typename Bits>
 void make_nans_equal(T* c, std::size_t count, Bits pattern) {
   T nan;
@@ -124,6 +137,14 @@ void multiply_add(const std::int32_t* a, const std::int32_t* b, std::int32_t* c,
     if (saturate) sums[i] = std::clamp<std::int64_t>(sums[i], Limits::min(), Limits::max());
     c[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]));
   }
+}
+
+void transpose(const float* in, std::size_t rows, std::size_t columns, float* out) {
+  transpose_in_tiles(in, rows, columns, out);
+}
+
+void transpose(const std::int32_t* in, std::size_t rows, std::size_t columns, std::int32_t* out) {
+  transpose_in_tiles(in, rows, columns, out);
 }
 
 }  // namespace msa_ops::emulator::matrix

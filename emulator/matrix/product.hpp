@@ -41,4 +41,8 @@ void multiply_add(const double* a, const double* b, double* c, const Extent& ext
 // Integers: the exact sum, which wraps around or saturates at the ends of int32.
 void multiply_add(const std::int32_t* a, const std::int32_t* b, std::int32_t* c, const Extent& extent, bool saturate);
 
+// out [columns][rows] = in [rows][columns].
+void transpose(const float* in, std::size_t rows, std::size_t columns, float* out);
+void transpose(const std::int32_t* in, std::size_t rows, std::size_t columns, std::int32_t* out);
+
 }  // namespace msa_ops::emulator::matrix

@@ -38,6 +38,7 @@ struct Form {
   //   A        address; its offset is the instruction's
   //   S G T    address in shared, global, tensor memory, with an offset of its own
   //   L        label                     4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
+  //   ~4*8     registers whose use the handler checks itself
   //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`
   std::string operands;
   Handler handler = nullptr;

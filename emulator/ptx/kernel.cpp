@@ -82,6 +82,7 @@ class Preparation {
     const std::string name = statement.opcode + vector_suffix(statement);
     const Form* form = find_form(name);
     if (form == nullptr) throw Unsupported(name, line_);
+    if (statement.opcode.compare(0, 6, "wgmma.") == 0) kernel_.uses_wgmma_ = true;
     made_ = {};
     made_.form = form;
     made_.handler = form->handler;
@@ -108,8 +109,12 @@ class Preparation {
     kernel_.instructions_.push_back(made_);
   }
 
-  // mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
+  // wgmma with A in registers, mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
   static std::string vector_suffix(const Statement& statement) {
+    if (statement.opcode.compare(0, 16, "wgmma.mma_async.") == 0 && statement.operands.size() > 1 &&
+        statement.operands[1].kind == Term::Kind::kVector) {
+      return " a" + std::to_string(statement.operands[1].terms.size());
+    }
     if (statement.opcode.compare(0, 4, "mov.") != 0 || statement.operands.size() != 2) return "";
     const Term& first = statement.operands[0];
     const Term& second = statement.operands[1];
@@ -120,6 +125,7 @@ class Preparation {
 
   void add_operand(const std::string& spec, const Term& term, const Statement& statement) {
     const bool destination = spec[0] == '=';
+    if (spec[0] == '~') return add_unchecked(spec.substr(1), term, statement);
     const char letter = spec[destination ? 1 : 0];
     if (letter == 'A') return add_address(term);
     if (letter == 'S' || letter == 'G' || letter == 'T') return add_place(term, letter);
@@ -143,6 +149,13 @@ class Preparation {
     } else if (!term.second.empty()) {
       fail("an operand of two parts");
     }
+  }
+
+  // Registers of which the handler itself knows whether they are read, written, defined.
+  void add_unchecked(const std::string& spec, const Term& term, const Statement& statement) {
+    const std::size_t before = made_.sources.size();
+    add_operand(spec, term, statement);
+    made_.sources.resize(before);
   }
 
   // "2,2" and "4*8".

@@ -39,6 +39,7 @@ class Kernel : public Program {
   const std::vector<unsigned char>& constants() const { return constants_; }
   std::size_t register_bytes() const { return register_bytes_; }
   const std::vector<Register>& registers() const { return registers_; }
+  bool uses_wgmma() const { return uses_wgmma_; }
 
  private:
   friend class Preparation;
@@ -52,6 +53,7 @@ class Kernel : public Program {
   std::size_t register_bytes_ = 0;
   std::vector<unsigned char> constants_;
   std::vector<Instruction> instructions_;
+  bool uses_wgmma_ = false;
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -51,6 +51,7 @@ const Forms& all_forms() {
              add_control_forms,
              add_mma_forms,
              add_matrix_move_forms,
+             add_wgmma_forms,
          }) {
       add(*made);
     }

@@ -55,28 +55,14 @@ void gather(const PtxWarp& warp, const Operand* registers, unsigned count, unsig
   }
 }
 
-template <typename Number>
-void numbers_from(Element element, const unsigned char* codes, std::size_t count, Number* out) {
-  if constexpr (std::is_same_v<Number, double>) {
-    std::memcpy(out, codes, count * sizeof(double));
-  } else if constexpr (std::is_same_v<Number, std::int32_t>) {
-    const float* values = matrix::values_of(element);
-    const bool nibbles = matrix::bits_of(element) == 4;
-    for (std::size_t i = 0; i < count; ++i) {
-      const unsigned code = nibbles ? codes[i / 2] >> (i % 2 * 4) & 15 : codes[i];
-      out[i] = static_cast<std::int32_t>(values[code]);
-    }
-  } else if (matrix::bits_of(element) == 32) {
-    std::uint32_t words[kMostRows * kMostDepth];
-    std::memcpy(words, codes, count * 4);
-    matrix::floats_from_tf32(words, out, count);
-  } else if (matrix::bits_of(element) == 16) {
-    std::uint16_t halves[kMostRows * kMostDepth];
-    std::memcpy(halves, codes, count * 2);
-    matrix::floats_from(element, halves, out, count);
-  } else {
-    matrix::floats_from(element, codes, out, count);
-  }
+void numbers_from(Element, const unsigned char* packed, std::size_t count, double* out) {
+  std::memcpy(out, packed, count * sizeof(double));
+}
+void numbers_from(Element element, const unsigned char* packed, std::size_t count, float* out) {
+  matrix::floats_from_packed(element, packed, out, count);
+}
+void numbers_from(Element element, const unsigned char* packed, std::size_t count, std::int32_t* out) {
+  matrix::integers_from_packed(element, packed, out, count);
 }
 
 template <typename Sum>

@@ -23,6 +23,8 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
 
 void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
+  in_flight_.reset(defined_.size());
+  wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
   live_ = initial_lanes_;
   paths_.assign(1, {0, static_cast<std::uint32_t>(kernel_.instructions().size()), live_});
   at_ = 0;
@@ -118,10 +120,25 @@ void PtxWarp::step(const Instruction& instruction) {
   for (const std::uint32_t source : instruction.sources) {
     if ((lanes & ~defined_[source]) != 0) report_uninitialized(instruction, lanes);
   }
+  if (in_flight_.any()) check_in_flight(instruction);
+  if (kernel_.uses_wgmma()) {
+    for (const std::uint32_t source : instruction.sources) wgmma_.touch(source);
+    for (const std::uint32_t destination : instruction.destinations) wgmma_.touch(destination);
+  }
   undefined_ = 0;
   instruction.handler(*this, instruction, lanes);
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined_ != 0) defined_[instruction.destinations[0]] &= ~undefined_;
+}
+
+void PtxWarp::check_in_flight(const Instruction& instruction) const {
+  const auto check = [&](std::uint32_t index, bool reads) {
+    const RegistersInFlight::Use use = in_flight_.of(index).use;
+    if (use == RegistersInFlight::Use::kNone || (reads && !RegistersInFlight::stops_reading(use))) return;
+    throw Violation{FaultKind::kInFlight, name_of(index) + " " + RegistersInFlight::describe(use)};
+  };
+  for (const std::uint32_t source : instruction.sources) check(source, true);
+  for (const std::uint32_t destination : instruction.destinations) check(destination, false);
 }
 
 void PtxWarp::report_uninitialized(const Instruction& instruction, Mask lanes) const {

@@ -7,6 +7,7 @@
 
 #include "../device/thread_block.hpp"
 #include "../matrix/product.hpp"
+#include "in_flight.hpp"
 #include "instruction.hpp"
 #include "kernel.hpp"
 
@@ -55,6 +56,14 @@ class PtxWarp : public WarpProgram {
   // Order in which a matrix instruction adds k products; nullptr: ascending.
   const std::uint32_t* matrix_order(std::size_t k) { return matrix_order_.next(k); }
 
+  // Registers that asynchronous instructions hold, for handlers of operands `~`, which nobody else checks.
+  RegistersInFlight& in_flight() { return in_flight_; }
+  WgmmaState& wgmma() { return wgmma_; }
+  const WgmmaState& wgmma() const { return wgmma_; }
+  Mask defined(std::uint32_t index) const { return defined_[index]; }
+  void define(std::uint32_t index) { defined_[index] = kAllLanes; }
+  const std::string& name_of(std::uint32_t index) const { return kernel_.registers()[index].name; }
+
   void branch(const Instruction& instruction, Mask taken);
   void leave(Mask lanes);         // these lanes have ended
   void wait() { waiting_ = true; }  // the turn ends after this instruction
@@ -69,6 +78,7 @@ class PtxWarp : public WarpProgram {
   };
   void step(const Instruction& instruction);
   bool let_others_go_first();
+  void check_in_flight(const Instruction& instruction) const;
   [[noreturn]] void report_uninitialized(const Instruction& instruction, Mask lanes) const;
 
   const Kernel& kernel_;
@@ -86,6 +96,8 @@ class PtxWarp : public WarpProgram {
   Mask undefined_ = 0;
   bool waiting_ = false;
   matrix::Order matrix_order_;
+  RegistersInFlight in_flight_;
+  WgmmaState wgmma_;
   std::size_t parked_ = 0;               // paths in a row that could not go on
   std::uint64_t global_read_ = 0;
   std::uint64_t global_written_ = 0;

@@ -1,0 +1,88 @@
+// Registers that asynchronous instructions are still using: no other instruction may touch them before a wait.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace msa_ops::emulator::ptx {
+
+class RegistersInFlight {
+ public:
+  enum class Use : std::uint8_t {
+    kNone,
+    kSum,         // wgmma reads and writes it
+    kOperand,     // wgmma reads it
+    kTensorLoad,  // tcgen05.ld writes it
+    kTensorStore, // tcgen05.st reads it
+  };
+  struct State {
+    Use use = Use::kNone;
+    std::uint32_t owner = 0;  // for wgmma: form and place in the accumulator, equal where work may follow without a wait
+    std::uint64_t group = 0;
+  };
+
+  void reset(std::size_t registers) {
+    states_.assign(registers, {});
+    list_.clear();
+  }
+  bool any() const { return !list_.empty(); }
+  const State& of(std::uint32_t index) const { return states_[index]; }
+
+  void add(std::uint32_t index, const State& state) {
+    if (states_[index].use == Use::kNone) list_.push_back(index);
+    states_[index] = state;
+  }
+
+  // Work of this use in groups before `group` is done.
+  void land(Use use, std::uint64_t group) {
+    const auto landed = [&](std::uint32_t index) {
+      State& state = states_[index];
+      if (state.use != use || state.group >= group) return false;
+      state = {};
+      return true;
+    };
+    list_.erase(std::remove_if(list_.begin(), list_.end(), landed), list_.end());
+  }
+
+  static bool stops_reading(Use use) { return use == Use::kSum || use == Use::kTensorLoad; }
+
+  static const char* describe(Use use) {
+    switch (use) {
+      case Use::kSum: return "is an accumulator of a wgmma that wgmma.wait_group has not waited for";
+      case Use::kOperand: return "is an operand of a wgmma that wgmma.wait_group has not waited for";
+      case Use::kTensorLoad: return "is loaded by a tcgen05.ld that tcgen05.wait::ld has not waited for";
+      case Use::kTensorStore: return "is stored by a tcgen05.st that tcgen05.wait::st has not waited for";
+      case Use::kNone: break;
+    }
+    return "";
+  }
+
+ private:
+  std::vector<State> states_;
+  std::vector<std::uint32_t> list_;
+};
+
+// What wgmma keeps of a warp: groups of work, and which registers were touched since the last wgmma.fence.
+class WgmmaState {
+ public:
+  void reset(std::size_t registers) {
+    touched_.assign(registers, 0);
+    epoch_ = 0;
+    group_ = 0;
+  }
+  void touch(std::uint32_t index) { touched_[index] = epoch_; }
+  // False: another instruction read or wrote it after the last wgmma.fence, or there was none.
+  bool is_fenced(std::uint32_t index) const { return touched_[index] < epoch_; }
+  bool any_fence() const { return epoch_ > 0; }
+  void fence() { ++epoch_; }
+  std::uint64_t group() const { return group_; }  // that work belongs to, from 0
+  void commit() { ++group_; }
+
+ private:
+  std::vector<std::uint32_t> touched_;
+  std::uint32_t epoch_ = 0;
+  std::uint64_t group_ = 0;
+};
+
+}  // namespace msa_ops::emulator::ptx

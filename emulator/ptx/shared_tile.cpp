@@ -1,0 +1,82 @@
+#include "shared_tile.hpp"
+
+#include <string>
+
+#include "../device/fault.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+std::uint32_t field(std::uint64_t descriptor, unsigned at) {
+  return static_cast<std::uint32_t>(descriptor >> at & 0x3fff) << 4;
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Violation{FaultKind::kDescriptor, "the descriptor of an operand in shared memory has " + what};
+}
+
+void check_base_offset(std::uint64_t descriptor) {
+  if ((descriptor >> 49 & 7) != 0) refuse("a base offset; the emulator executes those without");
+}
+
+}  // namespace
+
+SharedTile SharedTile::of_hopper(std::uint64_t descriptor) {
+  check_base_offset(descriptor);
+  constexpr Swizzle kModes[]{Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
+  return {field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), kModes[descriptor >> 62]};
+}
+
+SharedTile SharedTile::of_blackwell(std::uint64_t descriptor) {
+  check_base_offset(descriptor);
+  if ((descriptor >> 46 & 7) != 1) {
+    refuse("version " + std::to_string(descriptor >> 46 & 7) + " in bits 46 to 48; tcgen05 takes 1");
+  }
+  if ((descriptor >> 52 & 1) != 0) refuse("an absolute leading address; the emulator executes relative ones");
+  SharedTile tile{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), Swizzle::kNone};
+  switch (descriptor >> 61) {
+    case 0: break;
+    case 1: tile.swizzle = Swizzle::k128Of32; break;
+    case 2: tile.swizzle = Swizzle::k128; break;
+    case 4: tile.swizzle = Swizzle::k64; break;
+    case 6: tile.swizzle = Swizzle::k32; break;
+    default: refuse("swizzle mode " + std::to_string(descriptor >> 61) + "; accepted: 0, 1, 2, 4, 6");
+  }
+  return tile;
+}
+
+unsigned SharedTile::width() const {
+  switch (swizzle) {
+    case Swizzle::k32: return 32;
+    case Swizzle::k64: return 64;
+    case Swizzle::k128:
+    case Swizzle::k128Of32: return 128;
+    default: return 16;
+  }
+}
+
+std::uint32_t SharedTile::permuted(std::uint32_t address) const {
+  switch (swizzle) {
+    case Swizzle::k32: return address ^ (address >> 3 & 0x10);
+    case Swizzle::k64: return address ^ (address >> 3 & 0x30);
+    case Swizzle::k128: return address ^ (address >> 3 & 0x70);
+    case Swizzle::k128Of32: return address ^ (address >> 2 & 0x60);
+    default: return address;
+  }
+}
+
+std::uint32_t SharedTile::k_major(unsigned row, unsigned chunk) const {
+  if (swizzle == Swizzle::k128Of32) refuse("a swizzle of 32-byte atoms, which is for MN-major operands");
+  const std::uint32_t of_row = row % 8 * width() + row / 8 * stride;
+  if (swizzle == Swizzle::kNone) return start + of_row + chunk * leading;
+  const unsigned chunks = width() / kChunk;
+  return permuted(start + of_row + chunk % chunks * kChunk + chunk / chunks * leading);
+}
+
+std::uint32_t SharedTile::mn_major(unsigned chunk, unsigned k) const {
+  if (swizzle == Swizzle::kNone) return start + chunk * stride + k % 8 * kChunk + k / 8 * leading;
+  const unsigned chunks = width() / kChunk, rows = swizzle == Swizzle::k128Of32 ? 4 : 8;
+  return permuted(start + chunk % chunks * kChunk + chunk / chunks * leading + k % rows * width() + k / rows * stride);
+}
+
+}  // namespace msa_ops::emulator::ptx
