@@ -17,7 +17,8 @@ Array = NDArray[np.generic]
 BASE = 1024  # address of the first byte of shared memory
 TYPES = {
     "f16": (np.float16, 16), "bf16": (ml_dtypes.bfloat16, 16), "tf32": (np.float32, 8),
-    "e4m3": (ml_dtypes.float8_e4m3fn, 32),    "e5m2": (ml_dtypes.float8_e5m2, 32), "s8": (np.int8, 32), "u8": (np.uint8, 32),
+    "e4m3": (ml_dtypes.float8_e4m3fn, 32), "e5m2": (ml_dtypes.float8_e5m2, 32),
+    "s8": (np.int8, 32), "u8": (np.uint8, 32),
 }  # fmt: skip
 
 
@@ -86,8 +87,8 @@ def a_place(i: int, per: int) -> tuple[Array, Array]:
 
 
 def product(a_kind: str, b_kind: str, d_kind: str, n: int, *, a_mode: str = "128", b_mode: str = "128",
-            a_major: str = "k", b_major: str = "k", keep: bool = True, signs: tuple[int, int] = (1, 1), in_registers: bool = False,
-            tail: str = "", gap: int = 0) -> None:  # fmt: skip
+            a_major: str = "k", b_major: str = "k", keep: bool = True,
+            signs: tuple[int, int] = (1, 1), in_registers: bool = False, tail: str = "", gap: int = 0) -> None:  # fmt: skip
     rng = np.random.default_rng([n, ord(a_kind[0]), len(tail)])
     dtype, k = TYPES[a_kind]
     a, b = draw(rng, a_kind, (64, k)), draw(rng, b_kind, (n, k))
