@@ -88,8 +88,8 @@ def a_place(i: int, per: int) -> tuple[Array, Array]:
 
 def product(a_kind: str, b_kind: str, d_kind: str, n: int, *, a_mode: str = "128", b_mode: str = "128",
             a_major: str = "k", b_major: str = "k", keep: bool = True,
-            signs: tuple[int, int] = (1, 1), in_registers: bool = False, tail: str = "", gap: int = 0) -> None:  # fmt: skip
-    rng = np.random.default_rng([n, ord(a_kind[0]), len(tail)])
+            signs: tuple[int, int] = (1, 1), in_registers: bool = False, gap: int = 0) -> None:  # fmt: skip
+    rng = np.random.default_rng([n, ord(a_kind[0])])
     dtype, k = TYPES[a_kind]
     a, b = draw(rng, a_kind, (64, k)), draw(rng, b_kind, (n, k))
     size = np.dtype(dtype).itemsize
@@ -127,7 +127,7 @@ def product(a_kind: str, b_kind: str, d_kind: str, n: int, *, a_mode: str = "128
         immediates += f", {int(b_major == 'mn')}"
     a_descriptor = descriptor(BASE, a_leading, a_stride, a_mode, "hopper")
     b_descriptor = descriptor(BASE + len(a_bytes), b_leading, b_stride, b_mode, "hopper")
-    opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}{tail}.{d_kind}.{a_kind}.{b_kind}"
+    opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{d_kind}.{a_kind}.{b_kind}"
     body = (
         f"LOAD_D LOAD_A\nmov.b64 %rd23, {a_descriptor:#x}; mov.b64 %rd24, {b_descriptor:#x};\n"
         f"mov.pred %p1, {int(keep)};\nwgmma.fence.sync.aligned;\n"
