@@ -90,3 +90,8 @@ def float_of_bits(bits: Int32) -> Float32:
 
 def bits_of_float(value: Float32) -> Uint32:
     return asm("mov.b32 $0, $1;", [Uint32], [value], pure=True)
+
+
+def max_u16x2(a: Uint32, b: Uint32) -> Uint32:
+    """Of unsigned 16-bit integers, half by half."""
+    return asm("max.u16x2 $0, $1, $2;", [Uint32], [a, b], pure=True)

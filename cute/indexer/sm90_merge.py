@@ -139,6 +139,7 @@ class IndexerMergeSm90:
         single = count <= 32 * c.per_lane
         share = Int32(32 * c.per_lane) if single else share
         cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
 
         if first_block < last_block and (warp == 0 or not single):
             keys = cute.make_rmem_tensor(cute.make_layout((c.per_lane,)), Uint32)

@@ -96,6 +96,7 @@ class IndexerScanSm90(Choosing):
             min_blocks_per_mp=1,
             smem=self.config.shared_memory,
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -166,6 +167,7 @@ class IndexerScanSm90(Choosing):
         )
         c = self.config
         self.layout(a)
+        cute.arch.griddepcontrol_wait()
         request = self.request_work(a, thread)  # what everything else waits for
         cute.arch.griddepcontrol_launch_dependents()
         self.set_up(a)

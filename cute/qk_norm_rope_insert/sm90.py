@@ -148,6 +148,7 @@ class QkNormRopeInsertSm90:
             preferred_smem_carveout=100,
             min_blocks_per_mp=self.config.blocks,
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -194,6 +195,8 @@ class QkNormRopeInsertSm90:
         parts: Int32,
     ):
         config = self.config
+        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
         thread, _, _ = cute.arch.thread_idx()
         block, part, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // 32)

@@ -8,7 +8,7 @@ Token 8 t + i of a chunk is column i ^ (i / 2 % 2) of tile t: lanes then read ro
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Uint32
+from cutlass import Boolean, Float32, Int32, Int64, Uint32
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common.asm import select
@@ -19,57 +19,90 @@ Q_EXPONENT = 14
 SMALLEST_FACTOR = 1e-37
 
 
-def query_pairs(config: Config) -> list[tuple[int, int]]:
-    """Which two of a lane's 32 dims are register j % 2 of step j / 2, in the order in which `k_steps` unpacks K."""
-    if config.kv_format == "nvfp4":
-        return [(8 * (j // 4) + j % 4, 8 * (j // 4) + j % 4 + 4) for j in range(16)]
-    return [(2 * j, 2 * j + 1) for j in range(16)]
+@cute.jit
+def load_queries(
+    config: cutlass.Constexpr,
+    words: cute.Tensor,
+    own: cute.Tensor,
+    rows: Int64,
+    head_stride: Int64,
+    group: Int32,
+    lane: Int32,
+    portion: Int32,
+):
+    """Starts to read rows r and r + 8 of q: this lane's 32 dims of each, of which dims 8 x portion on again as `own`.
+
+    Rows from `group` on do not exist and are zero.
+    """
+    for i in cutlass.range_constexpr(2):
+        row = lane // 4 + 8 * i
+        source = rows + 2 * (Int64(row) * head_stride + Int64(lane % 4 * 32))
+        found = memory.load_global_128_if(source + Int64(16 * portion), Int32(row < group))
+        for k in cutlass.range_constexpr(4):
+            own[4 * i + k] = found[k]
+        if cutlass.const_expr(config.mma == "f16"):
+            for j in cutlass.range_constexpr(4):
+                found = memory.load_global_128_if(source + Int64(16 * j), Int32(row < group))
+                for k in cutlass.range_constexpr(4):
+                    words[16 * i + 4 * j + k] = found[k]
 
 
 @cute.jit
-def prepare_queries(config: cutlass.Constexpr, words: cute.Tensor, shared: Int32, lane: Int32, base: Float32):
-    """From 16 words of q of rows r and r + 8 each: the first operand of all steps, and each row's factor.
+def prepare_queries(
+    config: cutlass.Constexpr,
+    words: cute.Tensor,
+    own: cute.Tensor,
+    shared: Int32,
+    warp: Int32,
+    lane: Int32,
+    base: Float32,
+):
+    """Puts the first operand of the products with K into shared memory, and each row's factor.
 
+    The first four warps do two steps each, the dims of which are those that `k_steps` unpacks there.
     factor x product = base-2 logarithm of a weight; `base` is that factor for unscaled q. The factor is positive: its
     sign goes to q. For FP16 a row is scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
     """
     flip = select(base < Float32(0.0), Uint32(0x80008000), Uint32(0))
     magnitude = select(base < Float32(0.0), -base, base)
-    parts = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
+    parts = cute.make_rmem_tensor(cute.make_layout((8,)), Uint32)
     for i in cutlass.range_constexpr(2):
         factor = magnitude
         if cutlass.const_expr(config.mma == "bf16"):
-            for j in cutlass.range_constexpr(16):
-                parts[4 * (j // 2) + 2 * (j % 2) + i] = words[16 * i + j] ^ flip
+            for j in cutlass.range_constexpr(4):
+                parts[2 * j + i] = own[4 * i + j] ^ flip
         else:
-            largest = Uint32(0)
-            for j in cutlass.range_constexpr(16):
-                word = words[16 * i + j]
-                largest = cutlass.max(largest, word & Uint32(0x7FFF))
-                largest = cutlass.max(largest, (word >> Uint32(16)) & Uint32(0x7FFF))
+            both = words[16 * i] & Uint32(0x7FFF7FFF)
+            for j in cutlass.range_constexpr(1, 16):
+                both = half.max_u16x2(both, words[16 * i + j] & Uint32(0x7FFF7FFF))
+            largest = cutlass.max(Int32(both & Uint32(0xFFFF)), Int32(both >> Uint32(16)))
             for offset in cutlass.range_constexpr(1, 3):
                 largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=offset))
             # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
-            exponent = Q_EXPONENT + 127 - cutlass.max(Int32(largest >> Uint32(7)), Int32(15))
+            exponent = Q_EXPONENT + 127 - cutlass.max(largest >> 7, Int32(15))
             scale = half.float_of_bits((exponent + 127) << 23)
             factor = factor * half.float_of_bits((127 - exponent) << 23)
             if cutlass.const_expr(config.kv_format == "nvfp4"):
                 factor = factor * Float32(2.0**half.E2M1_SHIFT)
             floats = []
-            for j in cutlass.range_constexpr(16):
-                word = words[16 * i + j]
+            for j in cutlass.range_constexpr(4):
+                word = own[4 * i + j]
                 floats += [
                     half.float_of_bits(Int32(word << Uint32(16))) * scale,
                     half.float_of_bits(Int32(word & Uint32(0xFFFF0000))) * scale,
                 ]
-            for j, (low, high) in enumerate(query_pairs(config)):
-                parts[4 * (j // 2) + 2 * (j % 2) + i] = half.pack_f16x2(floats[low], floats[high]) ^ flip
+            for j in cutlass.range_constexpr(4):
+                low, high = (j, j + 4) if config.kv_format == "nvfp4" else (2 * j, 2 * j + 1)
+                parts[2 * j + i] = half.pack_f16x2(floats[low], floats[high]) ^ flip
         # Not zero, by which the score of a hidden token, minus infinity, could not be multiplied.
         factor = select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
-        if lane % 4 == 0:
+        if Boolean(warp == 0) & Boolean(lane % 4 == 0):
             memory.store_shared_f32(shared + FACTORS_AT + (lane // 4 + 8 * i) * 4, factor)
-    for step in cutlass.range_constexpr(8):
-        memory.store_shared_128(shared + QUERIES_AT + (32 * step + lane) * 16, *[parts[4 * step + i] for i in range(4)])
+    if warp < 4:
+        for step in cutlass.range_constexpr(2):
+            memory.store_shared_128(
+                shared + QUERIES_AT + (32 * (2 * warp + step) + lane) * 16, *[parts[4 * step + i] for i in range(4)]
+            )
 
 
 def query_step(queries: Int32, step: int) -> tuple:

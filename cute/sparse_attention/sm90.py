@@ -130,6 +130,7 @@ class SparseAttentionSm90:
             min_blocks_per_mp=self.config.blocks,
             preferred_smem_carveout=100,
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -186,6 +187,13 @@ class SparseAttentionSm90:
                 bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
                 bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
             bulk_copy.barrier_init_fence()
+        # Nothing that an earlier kernel may have written is read above; the next kernel may begin to do the same.
+        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
+        words = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
+        own = cute.make_rmem_tensor(cute.make_layout((8,)), Uint32)
+        rows = q.toint() + 2 * (Int64(token) * q_token_stride + Int64(head * group) * q_head_stride)
+        operands.load_queries(config, words, own, rows, q_head_stride, group, lane, warp % 4)
         if warp == 0:
             list_pages(
                 shared,
@@ -203,16 +211,6 @@ class SparseAttentionSm90:
                 topk,
                 num_pages,
                 max_blocks,
-            )
-        if warp == 1:
-            self.bring_queries(
-                shared,
-                lane,
-                q.toint() + 2 * (Int64(token) * q_token_stride + Int64(head * group) * q_head_stride),
-                q_head_stride,
-                group,
-                softmax_scale,
-                k_scale.toint(),
             )
         cute.arch.barrier()
         if cluster > 1:
@@ -240,6 +238,13 @@ class SparseAttentionSm90:
                     v_scale_from_k,
                     cache_policy,
                 )
+
+        # While these come.
+        base = softmax_scale * Float32(math.log2(math.e))
+        if k_scale.toint() != Int64(0):
+            base = base * memory.load_global_f32(k_scale.toint())
+        operands.prepare_queries(config, words, own, shared, warp, lane, base)
+        cute.arch.barrier()
 
         sums = cute.make_rmem_tensor(cute.make_layout((64,)), Float32)
         sums.fill(0.0)
@@ -296,31 +301,6 @@ class SparseAttentionSm90:
             out.toint(),
             lse.toint(),
         )
-
-    @cute.jit
-    def bring_queries(
-        self,
-        shared: Int32,
-        lane: Int32,
-        rows: Int64,
-        head_stride: Int64,
-        group: Int32,
-        softmax_scale: Float32,
-        k_scale: Int64,
-    ):
-        """One warp reads the rows of q, zeros for those that do not exist, and prepares them in shared memory."""
-        words = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
-        for i in cutlass.range_constexpr(2):
-            row = lane // 4 + 8 * i
-            source = rows + 2 * (Int64(row) * head_stride + Int64(lane % 4 * 32))
-            for j in cutlass.range_constexpr(4):
-                found = memory.load_global_128_if(source + Int64(16 * j), Int32(row < group))
-                for k in cutlass.range_constexpr(4):
-                    words[16 * i + 4 * j + k] = found[k]
-        base = softmax_scale * Float32(math.log2(math.e))
-        if k_scale != Int64(0):
-            base = base * memory.load_global_f32(k_scale)
-        operands.prepare_queries(self.config, words, shared, lane, base)
 
     @cute.jit
     def bring_chunk(
@@ -410,7 +390,8 @@ class SparseAttentionSm90:
                 shrink = select(top[i] == new, Float32(1.0), half.exp2(top[i] - new))
                 shrink = select(top[i] == Float32(-INFINITY), Float32(0.0), shrink)
                 top[i] = new
-                memory.store_shared_f32(state + 64 * i + 4, new)
+                if lane % 4 == 0:
+                    memory.store_shared_f32(state + 64 * i + 4, new)
                 weight[i] = weight[i] * shrink
                 for j in cutlass.range_constexpr(16):
                     sums[4 * j + 2 * i] = sums[4 * j + 2 * i] * shrink
