@@ -1,0 +1,65 @@
+"""Matrix products of a warpgroup: 64 query rows in registers times the 128 keys of a block in shared memory."""
+
+from cutlass import Float32, Int32, Int64
+from cutlass._mlir.dialects import llvm
+from cutlass.cutlass_dsl import T, dsl_user_op
+
+STEPS = 8
+"""Matrix products of 16 dims that make up a score."""
+
+HALF_BYTES = 16384
+"""Keys lie in two halves of 64 dims: rows of 128 bytes, their eight units of 16 bytes permuted by exclusive-or with
+the row's number modulo 8 (the hardware's swizzle of 128 bytes)."""
+
+
+def descriptor(address: Int32) -> Int64:
+    """Of keys at a shared address that is a multiple of 1,024: rows of 128 bytes, swizzled, eight rows 1,024 apart."""
+    fields = 1 << 62 | 64 << 32 | 1 << 16
+    return Int64(address >> 4) | Int64(fields)
+
+
+@dsl_user_op
+def multiply(kind: str, rows, keys: Int64, wait: bool, *, loc=None, ip=None):
+    """64 fp32 sums a thread of 64 rows x 128 keys; all four warps of a warpgroup together.
+
+    rows: 32 registers, four a step as the instruction wants A. keys: their descriptor. Thread 4 g + t of warp w holds,
+    at 4 j + i, row 16 w + g (i = 0, 1) or 16 w + g + 8 (i = 2, 3) and key 8 j + 2 t + i % 2. wait: for the result;
+    else only `finish` may touch it.
+    """
+    sums = ", ".join(f"${i}" for i in range(64))
+    lines = ["{ .reg .b64 keys; .reg .pred more; setp.ne.b32 more, 0, 0; wgmma.fence.sync.aligned;"]
+    for step in range(STEPS):
+        offset = (step // 4 * HALF_BYTES + step % 4 * 32) >> 4
+        left = ", ".join(f"${64 + 4 * step + i}" for i in range(4))
+        lines.append(f"add.s64 keys, $96, {offset};")
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n128k16.f32.{kind}.{kind} {{{sums}}}, {{{left}}}, keys, more, 1, 1, 0;"
+        )
+        if step == 0:
+            lines.append("setp.eq.b32 more, 0, 0;")
+    lines.append("wgmma.commit_group.sync.aligned;")
+    lines.append("wgmma.wait_group.sync.aligned 0; }" if wait else "}")
+    constraints = ["=&f"] * 64 + ["r"] * 32 + ["l", "~{memory}"]
+    return _sums(" ".join(lines), constraints, (*rows, keys), loc, ip)
+
+
+@dsl_user_op
+def finish(newer: int, sums, *, loc=None, ip=None):
+    """The sums, when at most the `newer` newest products are still under way."""
+    constraints = ["=f"] * 64 + [str(i) for i in range(64)] + ["~{memory}"]
+    return _sums(f"wgmma.wait_group.sync.aligned {newer};", constraints, sums, loc, ip)
+
+
+def _sums(text: str, constraints: list[str], operands, loc, ip):
+    found = llvm.inline_asm(
+        llvm.StructType.get_literal([T.f32()] * 64),
+        [value.ir_value(loc=loc, ip=ip) for value in operands],
+        text,
+        ",".join(constraints),
+        has_side_effects=True,
+        is_align_stack=False,
+        asm_dialect=llvm.AsmDialect.AD_ATT,
+        loc=loc,
+        ip=ip,
+    )
+    return [Float32(llvm.extractvalue(T.f32(), found, [i], loc=loc, ip=ip)) for i in range(64)]
