@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -32,19 +33,23 @@ std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationT
 emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,
                                std::array<unsigned, 3> block, std::size_t shared_memory,
                                const std::vector<py::bytes>& parameters,
-                               const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions) {
+                               const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
+                               std::array<unsigned, 3> cluster, const std::string& chip,
+                               std::optional<std::uint64_t> seed) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
   const emulator::GlobalMemory memory(allocations_from(allocations));
   emulator::Counters counters;
-  emulator::ptx::execute(kernel, {grid, block, shared_memory}, bytes, memory, max_instructions, counters);
+  emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes, emulator::chip_of(chip), memory,
+                         {max_instructions, seed}, counters);
   return counters;
 }
 
 emulator::Counters emulate_launch(int position, const std::string& ptx, const std::vector<AllocationTuple>& allocations,
-                                  const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions) {
-  EmulatorRuntime runtime(ptx, allocations_from(allocations), max_instructions);
+                                  const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions,
+                                  const std::string& chip, std::optional<std::uint64_t> seed) {
+  EmulatorRuntime runtime(ptx, allocations_from(allocations), emulator::chip_of(chip), {max_instructions, seed});
   try {
     launch_on(position, runtime, arguments);
   } catch (...) {
@@ -90,9 +95,11 @@ void add_emulator(py::module_& m) {
 
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
+        py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
-        py::arg("arguments"), py::arg("max_instructions"), py::call_guard<py::gil_scoped_release>(),
+        py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
+        py::call_guard<py::gil_scoped_release>(),
         "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
   m.def(
       "ptx_parameters",

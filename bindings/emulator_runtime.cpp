@@ -24,8 +24,8 @@ constexpr std::size_t kSharedMemoryWithoutOptIn = 48 * 1024;
 }  // namespace
 
 EmulatorRuntime::EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations,
-                                 std::uint64_t max_instructions)
-    : ptx_(std::move(ptx)), memory_(std::move(allocations)), max_instructions_(max_instructions) {}
+                                 const emulator::Chip& chip, const emulator::RunOptions& options)
+    : ptx_(std::move(ptx)), memory_(std::move(allocations)), chip_(chip), options_(options) {}
 
 int EmulatorRuntime::get_device(int* device) {
   *device = 0;
@@ -34,11 +34,11 @@ int EmulatorRuntime::get_device(int* device) {
 
 int EmulatorRuntime::device_get_attribute(int* value, int attribute, int) {
   switch (attribute) {
-    case kMultiprocessors: *value = 132; return 0;
-    case kComputeCapabilityMajor: *value = 9; return 0;
-    case kComputeCapabilityMinor: *value = 0; return 0;
+    case kMultiprocessors: *value = static_cast<int>(chip_.multiprocessors); return 0;
+    case kComputeCapabilityMajor: *value = static_cast<int>(chip_.major); return 0;
+    case kComputeCapabilityMinor: *value = static_cast<int>(chip_.minor); return 0;
     case kMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(emulator::ptx::kLimits.shared_memory_a_block);
+      *value = static_cast<int>(chip_.shared_memory_a_block);
       return 0;
     default: return kInvalidValue;
   }
@@ -56,7 +56,7 @@ int EmulatorRuntime::kernel_get_attribute(int* value, int attribute, KernelImage
 
 int EmulatorRuntime::kernel_set_attribute(KernelImage& kernel, int attribute, int value, int) {
   if (attribute != kMaxDynamicSharedMemory) return 0;
-  if (value < 0 || static_cast<std::size_t>(value) > emulator::ptx::kLimits.shared_memory_a_block) return kInvalidValue;
+  if (value < 0 || static_cast<std::size_t>(value) > chip_.shared_memory_a_block) return kInvalidValue;
   dynamic_shared_memory_[&kernel] = value;
   return 0;
 }
@@ -72,13 +72,10 @@ int EmulatorRuntime::launch(const LaunchConfig& config, KernelImage& kernel, voi
 }
 
 void EmulatorRuntime::execute(const LaunchConfig& config, KernelImage& image, void** parameters) {
+  emulator::LaunchShape shape{};
   for (unsigned i = 0; i < config.num_attributes; ++i) {
     if (config.attributes[i].id != kClusterDimension) continue;
-    unsigned cluster[3];
-    std::copy_n(config.attributes[i].value, sizeof(cluster), reinterpret_cast<unsigned char*>(cluster));
-    if (cluster[0] * cluster[1] * cluster[2] > 1) {
-      throw std::invalid_argument("kernel " + image.name + ": the emulator executes no clusters yet");
-    }
+    std::copy_n(config.attributes[i].value, sizeof(shape.cluster), reinterpret_cast<unsigned char*>(shape.cluster.data()));
   }
   const auto allowed = dynamic_shared_memory_.find(&image);
   const std::size_t most = allowed == dynamic_shared_memory_.end()
@@ -93,11 +90,10 @@ void EmulatorRuntime::execute(const LaunchConfig& config, KernelImage& image, vo
   for (const auto& parameter : kernel.parameters()) {
     bytes.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
   }
-  emulator::LaunchShape shape{};
   std::copy_n(config.grid, 3, shape.grid.begin());
   std::copy_n(config.block, 3, shape.block.begin());
   shape.dynamic_shared_memory = config.dynamic_shared_memory;
-  emulator::ptx::execute(kernel, shape, bytes, memory_, max_instructions_, counters);
+  emulator::ptx::execute(kernel, shape, bytes, chip_, memory_, options_, counters);
 }
 
 void EmulatorRuntime::rethrow() const {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "device/chip.hpp"
 #include "device/global_memory.hpp"
+#include "device/grid.hpp"
 #include "device/counters.hpp"
 #include "runtime.hpp"
 
@@ -15,8 +17,9 @@ namespace msa_ops {
 
 class EmulatorRuntime : public Runtime {
  public:
-  // `ptx` holds the kernels that the launcher launches. `max_instructions` bounds each launch.
-  EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations, std::uint64_t max_instructions);
+  // `ptx` holds the kernels that the launcher launches. `options` are those of each launch.
+  EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations, const emulator::Chip& chip,
+                  const emulator::RunOptions& options);
 
   int get_device(int* device) override;
   int device_get_attribute(int* value, int attribute, int device) override;
@@ -35,7 +38,8 @@ class EmulatorRuntime : public Runtime {
 
   std::string ptx_;
   emulator::GlobalMemory memory_;
-  std::uint64_t max_instructions_;
+  const emulator::Chip& chip_;
+  emulator::RunOptions options_;
   std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
   std::exception_ptr failure_;
 };

@@ -4,10 +4,15 @@
 
 namespace msa_ops::emulator {
 
-void Barriers::reset(unsigned num_warps) {
-  states_.fill({});
+void Barriers::reset(unsigned num_warps, Ordering& ordering, unsigned first_warp) {
+  for (State& state : states_) {
+    state.arrived = state.expected = 0;
+    state.knowledge.clear();
+  }
   waits_for_.assign(num_warps, -1);
   live_ = num_warps;
+  ordering_ = &ordering;
+  first_warp_ = first_warp;
 }
 
 void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits) {
@@ -22,6 +27,7 @@ void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool w
   }
   state.expected = expected;
   ++state.arrived;
+  ordering_->release(state.knowledge);
   if (waits) waits_for_[warp] = static_cast<int>(barrier);
   complete_if_full(barrier);
 }
@@ -36,10 +42,13 @@ void Barriers::exit() {
 void Barriers::complete_if_full(unsigned barrier) {
   State& state = states_[barrier];
   if (state.arrived < (state.expected != 0 ? state.expected : live_)) return;
-  state = {};
-  for (int& waited : waits_for_) {
-    if (waited == static_cast<int>(barrier)) waited = -1;
+  for (std::size_t warp = 0; warp < waits_for_.size(); ++warp) {
+    if (waits_for_[warp] != static_cast<int>(barrier)) continue;
+    waits_for_[warp] = -1;
+    ordering_->acquire(first_warp_ + static_cast<unsigned>(warp), state.knowledge);
   }
+  state.arrived = state.expected = 0;
+  state.knowledge.clear();
 }
 
 std::string Barriers::describe(unsigned warp) const {
@@ -47,6 +56,68 @@ std::string Barriers::describe(unsigned warp) const {
   const State& state = states_[static_cast<unsigned>(barrier)];
   return "barrier " + std::to_string(barrier) + " (" + std::to_string(state.arrived) + " of " +
          std::to_string(state.expected != 0 ? state.expected : live_) + " warps have arrived)";
+}
+
+void ClusterBarrier::reset(unsigned warps, Ordering& ordering) {
+  warps_.assign(warps, {});
+  phase_ = 1;
+  gathered_.clear();
+  complete_.clear();
+  ordering_ = &ordering;
+}
+
+void ClusterBarrier::arrive(unsigned warp, std::uint32_t lanes, std::uint32_t live, bool is_release) {
+  Warp& state = warps_[warp];
+  const bool again = (state.arrived & lanes) != 0 || (state.phase != 0 && state.phase != phase_ && state.waited == 0);
+  if (again) {
+    throw Violation{FaultKind::kBarrier, "barrier.cluster.arrive a second time without barrier.cluster.wait between"};
+  }
+  state.arrived |= lanes;
+  state.wanted = live;
+  if (is_release) ordering_->release(gathered_);
+  if ((live & ~state.arrived) == 0) {
+    state.phase = phase_;
+    state.waited = 0;
+    complete_if_full();
+  }
+}
+
+bool ClusterBarrier::passed(unsigned warp, std::uint32_t lanes, bool is_acquire) {
+  Warp& state = warps_[warp];
+  if ((lanes & ~state.arrived) != 0) {
+    throw Violation{FaultKind::kBarrier, "barrier.cluster.wait without barrier.cluster.arrive before it"};
+  }
+  if (state.phase == 0 || state.phase >= phase_) return false;
+  state.waited |= lanes;
+  state.arrived &= ~lanes;
+  if (is_acquire) ordering_->acquire(complete_);
+  return true;
+}
+
+void ClusterBarrier::exit(unsigned warp) {
+  warps_[warp].exited = true;
+  complete_if_full();
+}
+
+void ClusterBarrier::complete_if_full() {
+  bool someone = false;
+  for (const Warp& warp : warps_) {
+    if (!warp.exited && warp.phase != phase_) return;
+    someone = someone || warp.phase == phase_;
+  }
+  if (!someone) return;
+  ++phase_;
+  complete_.join(gathered_);
+}
+
+std::string ClusterBarrier::describe() const {
+  std::size_t arrived = 0, live = 0;
+  for (const Warp& warp : warps_) {
+    live += !warp.exited;
+    arrived += !warp.exited && warp.phase == phase_;
+  }
+  return "the barrier of the cluster (" + std::to_string(arrived) + " of " + std::to_string(live) +
+         " warps have arrived)";
 }
 
 }  // namespace msa_ops::emulator

@@ -12,11 +12,18 @@ namespace msa_ops::emulator {
 enum class FaultKind {
   kUninitializedRegister,
   kUninitializedShared,
+  kUninitializedLocal,
   kOutOfBounds,
   kMisaligned,
   kReadOnly,
   kDivergence,  // lanes of a warp are apart where the instruction wants them together
   kBarrier,     // a barrier used against its rules
+  kRace,        // two accesses of shared memory that nothing orders
+  kProxy,       // ordered, but without the fence between the generic and the asynchronous proxy
+  kMbarrier,    // an mbarrier used against its rules
+  kAsync,       // an asynchronous operation used against its rules
+  kExited,      // shared memory of a block that has ended
+  kTensorMemory,
   kDeadlock,
   kDescriptor,  // an operand that says how a matrix instruction is to be done is wrong
   kInFlight,    // a register that asynchronous work still uses
@@ -28,11 +35,18 @@ inline const char* name_of(FaultKind kind) {
   switch (kind) {
     case FaultKind::kUninitializedRegister: return "uninitialized register";
     case FaultKind::kUninitializedShared: return "uninitialized shared memory";
+    case FaultKind::kUninitializedLocal: return "uninitialized local memory";
     case FaultKind::kOutOfBounds: return "out of bounds";
     case FaultKind::kMisaligned: return "misaligned";
     case FaultKind::kReadOnly: return "read only";
     case FaultKind::kDivergence: return "divergence";
     case FaultKind::kBarrier: return "barrier";
+    case FaultKind::kRace: return "race";
+    case FaultKind::kProxy: return "missing proxy fence";
+    case FaultKind::kMbarrier: return "mbarrier";
+    case FaultKind::kAsync: return "asynchronous operation";
+    case FaultKind::kExited: return "exited block";
+    case FaultKind::kTensorMemory: return "tensor memory";
     case FaultKind::kDeadlock: return "deadlock";
     case FaultKind::kDescriptor: return "descriptor";
     case FaultKind::kInFlight: return "register in flight";

@@ -24,8 +24,19 @@ const Allocation* GlobalMemory::holder(std::uint64_t address, std::size_t bytes,
 }
 
 std::byte* GlobalMemory::at(std::uint64_t address, std::size_t bytes, bool write, int lane) const {
+  return range(address, bytes, bytes, write, lane);
+}
+
+GlobalMemory GlobalMemory::with(const std::vector<Allocation>& more) const {
+  std::vector<Allocation> all = allocations_;
+  all.insert(all.end(), more.begin(), more.end());
+  return GlobalMemory(std::move(all));
+}
+
+std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write,
+                               int lane) const {
   auto* const place = reinterpret_cast<std::byte*>(address);
-  const bool aligned = address % bytes == 0;
+  const bool aligned = address % alignment == 0;
   if (last_ < allocations_.size()) {
     const Allocation& range = allocations_[last_];
     if (aligned && holds(range, address, bytes) && (range.writable || !write)) return place;

@@ -25,6 +25,10 @@ class GlobalMemory {
   // The bytes at an address. Throws a Violation of that lane if they are not inside one allocation, if the address is
   // not a multiple of `bytes` (a power of two), or if they may not be written.
   std::byte* at(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
+  // The same for any number of bytes, and an alignment of its own.
+  std::byte* range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  // These allocations and more.
+  GlobalMemory with(const std::vector<Allocation>& more) const;
 
  private:
   const Allocation* holder(std::uint64_t address, std::size_t bytes, bool write) const;

@@ -1,10 +1,12 @@
-// A launch: all thread blocks of a grid.
+// A launch: all thread blocks of a grid, in clusters.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "chip.hpp"
 #include "counters.hpp"
 #include "global_memory.hpp"
 #include "program.hpp"
@@ -15,19 +17,23 @@ struct LaunchShape {
   std::array<unsigned, 3> grid;
   std::array<unsigned, 3> block;
   std::size_t dynamic_shared_memory = 0;  // bytes
+  std::array<unsigned, 3> cluster{1, 1, 1};  // blocks
+
+  unsigned cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }
+  unsigned threads() const { return block[0] * block[1] * block[2]; }
 };
 
-// Limits of a launch that every chip of the family shares, and the shared memory of one block.
-struct DeviceLimits {
-  std::array<unsigned, 3> grid;
-  std::array<unsigned, 3> block;
-  unsigned threads_a_block;
-  std::size_t shared_memory_a_block;  // bytes, with opt-in
+struct RunOptions {
+  std::uint64_t max_instructions = UINT64_MAX;  // warp instructions of the whole launch
+  // Without a seed warps take turns in order and asynchronous work happens as late as it can; with one, turns and
+  // their lengths, the blocks that are resident and the moments of asynchronous work are drawn from it.
+  std::optional<std::uint64_t> seed{};
 };
 
-// Runs the blocks one after the other, x fastest; adds to `counters` at the end. `max_instructions` bounds the warp
-// instructions of the whole launch. Throws std::invalid_argument for a shape over the limits, and Fault.
-void run_grid(const Program& program, const LaunchShape& shape, const DeviceLimits& limits, const GlobalMemory& global,
-              std::uint64_t max_instructions, Counters& counters);
+// Runs the blocks of a launch; adds to `counters` at the end. Clusters start in order, x fastest; as many are resident
+// as the chip holds, and a further one starts when those that run wait for others or when they have ended. Throws
+// std::invalid_argument for a shape over the limits of the chip, and Fault.
+void run_grid(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,
+              const RunOptions& options, Counters& counters);
 
 }  // namespace msa_ops::emulator

@@ -17,16 +17,18 @@ class WarpProgram {
  public:
   enum class State {
     kReady,
-    kWaiting,  // until Barriers lets it go on
+    kWaiting,  // until its block lets it go on (ThreadBlock::waits)
     kDone,
   };
 
   virtual ~WarpProgram() = default;
-  // At the first instruction of the block's present index.
+  // At the first instruction, in the block's present index.
   virtual void start() = 0;
   // Executes at most so many instructions; adds those executed to `executed`. Throws Fault.
   virtual State run(std::uint64_t instructions, std::uint64_t& executed) = 0;
   virtual Place place() const = 0;
+  // Where it keeps the number of its present instruction.
+  virtual const std::uint32_t* pc() const { return nullptr; }
   virtual void add_to(Counters& counters) const = 0;
 };
 
@@ -36,7 +38,12 @@ class Program {
   virtual const std::string& name() const = 0;
   virtual unsigned warp_size() const = 0;
   virtual std::uint64_t shared_base() const = 0;          // address of the first byte of shared memory
+  // Addresses of the shared memory of a cluster's block `rank` are those of block 0 + (rank << rank_shift).
+  virtual unsigned rank_shift() const { return 24; }
   virtual std::size_t static_shared_memory() const = 0;   // bytes that the kernel declares
+  // Line and text of an instruction by its number; 0 and nothing where the instruction set does not say.
+  virtual int line_of(std::uint32_t) const { return 0; }
+  virtual std::string text_of(std::uint32_t) const { return ""; }
   // Warp `index` of a block, with the first `lanes` of its lanes alive. Both references must outlive it.
   virtual std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const = 0;
 };

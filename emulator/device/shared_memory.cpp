@@ -8,10 +8,19 @@
 
 namespace msa_ops::emulator {
 
-void SharedMemory::forget() { std::fill(written_.begin(), written_.end(), static_cast<unsigned char>(0)); }
+SharedMemory::SharedMemory(std::uint64_t base, std::size_t bytes, Ordering& ordering, const Program& program)
+    : base_(base), data_(bytes), written_(bytes), cells_((bytes + 3) / 4), ordering_(ordering), program_(program) {}
 
-std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, const char* what, int lane) const {
-  if (address % bytes != 0) {
+void SharedMemory::forget() {
+  std::fill(written_.begin(), written_.end(), static_cast<unsigned char>(0));
+  std::fill(cells_.begin(), cells_.end(), Cell{});
+  bytewise_.clear();
+  locations_.clear();
+}
+
+std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
+                                 int lane) const {
+  if (address % alignment != 0) {
     throw Violation{FaultKind::kMisaligned,
                     std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory", lane, address};
   }
@@ -24,21 +33,187 @@ std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, const
   return static_cast<std::size_t>(address - base_);
 }
 
-const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, int lane) const {
-  const std::size_t start = offset(address, bytes, "read", lane);
+void SharedMemory::want_written(std::size_t start, std::size_t bytes, int lane) const {
   for (std::size_t i = start; i < start + bytes; ++i) {
     if (written_[i] == 0) {
-      throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written", lane,
-                      address + (i - start)};
+      throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written", lane, base_ + i};
     }
   }
+}
+
+void SharedMemory::report(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
+                          bool strong, bool asynchronous, bool earlier_writes, int lane) const {
+  if (verdict == Ordering::Verdict::kMbarrier) {
+    throw Violation{FaultKind::kMbarrier,
+                    std::string(writes ? "write to" : "read of") + " bytes that are an mbarrier; it was not invalidated",
+                    lane, base_ + at};
+  }
+  const Ordering::Record& one = verdict == Ordering::Verdict::kRace ? ordering_.culprit(earlier, strong)
+                                                                    : ordering_.record(earlier);
+  const int line = program_.line_of(earlier_writes ? cell.pc : one.pc);
+  std::string other = std::string(one.asynchronous ? "the asynchronous " : "the ") +
+                      (earlier_writes ? "write" : "read") + (one.asynchronous ? " that warp " : " of warp ") +
+                      std::to_string(one.warp) + (one.asynchronous ? " issued" : "");
+  if (line > 0) other += std::string(earlier_writes || one.asynchronous ? " at line " : " near line ") + std::to_string(line);
+  const std::string what = std::string(asynchronous ? "asynchronous " : "") + (writes ? "write" : "read");
+  if (verdict == Ordering::Verdict::kUnfenced) {
+    throw Violation{FaultKind::kProxy, what + " after " + other + " without fence.proxy.async between them", lane,
+                    base_ + at};
+  }
+  throw Violation{FaultKind::kRace, what + " that nothing orders after " + other, lane, base_ + at};
+}
+
+template <bool writes>
+inline void SharedMemory::use_cell(Cell& cell, std::size_t at, AccessId access, bool strong, bool asynchronous,
+                                   int lane) {
+  using Verdict = Ordering::Verdict;
+  if (cell.write != 0 && cell.write != access) {
+    const Verdict verdict = ordering_.judge(cell.write, strong, asynchronous, true);
+    if (verdict != Verdict::kOrdered) {
+      report(cell, cell.write, verdict, at, writes, strong, asynchronous, true, lane);
+    }
+  }
+  if (writes) {
+    if (cell.reads != 0 && cell.reads != access) {
+      const Verdict verdict = ordering_.judge(cell.reads, strong, asynchronous, false);
+      if (verdict != Verdict::kOrdered) {
+        report(cell, cell.reads, verdict, at, writes, strong, asynchronous, false, lane);
+      }
+    }
+    cell.write = access;
+    cell.reads = 0;
+    cell.pc = ordering_.pc();
+  } else if (cell.reads != access) {
+    cell.reads = ordering_.add(cell.reads, access);
+  }
+}
+
+template <bool writes>
+void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous,
+                       int lane) {
+  using Verdict = Ordering::Verdict;
+  if (start % 4 == 0 && bytes % 4 == 0) {
+    // Neighbouring words mostly have the same past: what was found for one holds for the next.
+    Cell last;  // before this access
+    AccessId last_reads = 0;
+    bool is_known = false;
+    for (std::size_t word = start / 4; word < (start + bytes) / 4; ++word) {
+      Cell& cell = cells_[word];
+      if (cell.write == kBytewise) {
+        for (std::size_t i = 0; i < 4; ++i) {
+          use_cell<writes>(bytewise_.at(word)[i], word * 4 + i, access, strong, asynchronous, lane);
+        }
+        if (writes) {
+          bytewise_.erase(word);
+          cell = {access, 0, ordering_.pc()};
+        }
+        is_known = false;
+      } else if (is_known && cell.write == last.write && cell.reads == last.reads) {
+        if (writes) {
+          cell = {access, 0, ordering_.pc()};
+        } else {
+          cell.reads = last_reads;
+        }
+      } else {
+        last = cell;
+        use_cell<writes>(cell, word * 4, access, strong, asynchronous, lane);
+        last_reads = cell.reads;
+        is_known = true;
+      }
+    }
+    return;
+  }
+  for (std::size_t at = start; at < start + bytes; ++at) {
+    Cell& cell = cells_[at / 4];
+    if (cell.write != kBytewise) {
+      // The whole word has one past; keep it so if this access changes nothing.
+      if (cell.write == access && (writes ? cell.reads == 0 : true) && writes) continue;
+      if (!writes && cell.reads == access &&
+          ordering_.judge(cell.write, strong, asynchronous, true) == Verdict::kOrdered) {
+        continue;
+      }
+      bytewise_[at / 4] = {cell, cell, cell, cell};
+      cell.write = kBytewise;
+    }
+    use_cell<writes>(bytewise_.at(at / 4)[at % 4], at, access, strong, asynchronous, lane);
+  }
+}
+
+const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
+  const std::size_t start = offset(address, bytes, bytes, "read", lane);
+  const bool strong = strength == Strength::kStrong;
+  use<false>(start, bytes, ordering_.own(strong), strong, false, lane);
+  want_written(start, bytes, lane);
   return &data_[start];
 }
 
-std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lane) {
-  const std::size_t start = offset(address, bytes, "write", lane);
+std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
+  const std::size_t start = offset(address, bytes, bytes, "write", lane);
+  const bool strong = strength == Strength::kStrong;
+  use<true>(start, bytes, ordering_.own(strong), strong, false, lane);
   std::memset(&written_[start], 1, bytes);
   return &data_[start];
+}
+
+std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int lane) {
+  const std::size_t start = offset(address, bytes, bytes, "atomic", lane);
+  want_written(start, bytes, lane);
+  use<true>(start, bytes, ordering_.own(true), true, false, lane);
+  return &data_[start];
+}
+
+void SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
+                             int lane) {
+  const std::size_t start = offset(address, bytes, alignment, "asynchronous read", lane);
+  use<false>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
+  want_written(start, bytes, lane);
+}
+
+void SharedMemory::will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
+                              int lane) {
+  const std::size_t start = offset(address, bytes, alignment, "asynchronous write", lane);
+  use<true>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
+}
+
+void SharedMemory::mark_written(std::uint64_t address, std::size_t bytes) {
+  std::memset(&written_[offset(address, bytes, 1, "write", -1)], 1, bytes);
+}
+
+void SharedMemory::become_mbarrier(std::uint64_t address, int lane) {
+  const std::size_t start = offset(address, 8, 8, "mbarrier", lane);
+  use<true>(start, 8, ordering_.own(false), false, false, lane);
+  std::memset(&written_[start], 1, 8);
+  for (std::size_t word = start / 4; word < start / 4 + 2; ++word) cells_[word].write = ordering_.of_mbarrier();
+}
+
+void SharedMemory::cease_mbarrier(std::uint64_t address) {
+  const std::size_t start = offset(address, 8, 8, "mbarrier", -1);
+  std::memset(&written_[start], 0, 8);
+  for (std::size_t word = start / 4; word < start / 4 + 2; ++word) {
+    cells_[word] = {ordering_.own(false), 0, ordering_.pc()};
+  }
+}
+
+void SharedMemory::collect(std::vector<AccessId>& live) const {
+  const auto note = [&](const Cell& cell) {
+    if (cell.write != kBytewise) live[cell.write] = 1;
+    live[cell.reads] = 1;
+  };
+  for (const Cell& cell : cells_) note(cell);
+  for (const auto& [word, cells] : bytewise_) {
+    for (const Cell& cell : cells) note(cell);
+  }
+}
+
+void SharedMemory::replace(const std::vector<AccessId>& now) {
+  const auto change = [&](Cell& cell) {
+    if (cell.write != kBytewise) cell.write = now[cell.write];
+    cell.reads = now[cell.reads];
+  };
+  for (Cell& cell : cells_) change(cell);
+  for (auto& [word, cells] : bytewise_) {
+    for (Cell& cell : cells) change(cell);
+  }
 }
 
 }  // namespace msa_ops::emulator

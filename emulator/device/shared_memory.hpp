@@ -1,29 +1,90 @@
-// The memory of one thread block, which knows which of its bytes have been written.
+// The memory of one thread block, which knows which of its bytes have been written, and by whom they were last used.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
+#include "ordering.hpp"
+#include "program.hpp"
+
 namespace msa_ops::emulator {
+
+enum class Strength { kWeak, kStrong };
 
 class SharedMemory {
  public:
   // Its first byte is at address `base`, so that a null pointer is out of bounds where the chip reserves the start.
-  SharedMemory(std::uint64_t base, std::size_t bytes) : base_(base), data_(bytes), written_(bytes) {}
+  SharedMemory(std::uint64_t base, std::size_t bytes, Ordering& ordering, const Program& program);
 
-  void forget();  // every byte counts as never written
+  void forget();  // every byte counts as never written and never used
 
-  // The bytes at an address; Violation as for GlobalMemory::at, and if a byte to be read was never written.
-  const std::byte* read(std::uint64_t address, std::size_t bytes, int lane) const;
-  std::byte* write(std::uint64_t address, std::size_t bytes, int lane);
+  // Accesses of the warp that runs, through the generic proxy. The bytes at an address; Violation as for
+  // GlobalMemory::at, if a byte to be read was never written, and if nothing orders the access after an earlier one.
+  const std::byte* read(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
+  std::byte* write(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
+  std::byte* update(std::uint64_t address, std::size_t bytes, int lane);  // an atomic: reads and writes
+
+  // Order through a location, of strong accesses: Ordering::publish and take_up.
+  void publish(std::uint64_t address, bool is_release) {
+    if (is_release || ordering_.has_fenced()) ordering_.publish(locations_[address], is_release);
+  }
+  void take_up(std::uint64_t address, bool is_acquire) {
+    if (locations_.empty()) return;
+    const auto found = locations_.find(address);
+    if (found != locations_.end()) ordering_.take_up(found->second, is_acquire);
+  }
+
+  // What asynchronous work of the warp that runs will do to a range until `access` ends (Ordering::of_work). To be
+  // called when the work is issued; `alignment` is a power of two. `read` also wants the bytes written by now.
+  void will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
+  void will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
+  // The bytes themselves, when the work is done; no check but the bounds.
+  std::byte* bytes(std::uint64_t address, std::size_t bytes) { return &data_[offset(address, bytes, 1, "access", -1)]; }
+  void mark_written(std::uint64_t address, std::size_t bytes);
+
+  // ---- for mbarriers
+  void become_mbarrier(std::uint64_t address, int lane);
+  void cease_mbarrier(std::uint64_t address);
+
+  std::uint64_t base() const { return base_; }
+  std::size_t size() const { return data_.size(); }
+  bool holds(std::uint64_t address) const { return address >= base_ && address - base_ < data_.size(); }
+  Ordering& ordering() { return ordering_; }
+
+  // Of the words' records of use; for Ordering::compact.
+  void collect(std::vector<AccessId>& live) const;
+  void replace(const std::vector<AccessId>& now);
 
  private:
-  std::size_t offset(std::uint64_t address, std::size_t bytes, const char* what, int lane) const;
+  // Last write and the reads since, of a word of four bytes.
+  struct Cell {
+    AccessId write = 0;
+    AccessId reads = 0;
+    std::uint32_t pc = 0;  // of the last write
+  };
+  static constexpr AccessId kBytewise = 0xffffffff;  // Cell::write of a word whose bytes have cells of their own
+
+  std::size_t offset(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
+                     int lane) const;
+  void want_written(std::size_t start, std::size_t bytes, int lane) const;
+  template <bool writes>
+  void use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous, int lane);
+  template <bool writes>
+  void use_cell(Cell& cell, std::size_t at, AccessId access, bool strong, bool asynchronous, int lane);
+  [[noreturn]] void report(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
+                           bool strong, bool asynchronous, bool earlier_writes, int lane) const;
 
   std::uint64_t base_;
   std::vector<std::byte> data_;
   std::vector<unsigned char> written_;  // 1 or 0 a byte
+  std::vector<Cell> cells_;
+  std::unordered_map<std::size_t, std::array<Cell, 4>> bytewise_;
+  std::unordered_map<std::uint64_t, Knowledge> locations_;
+  Ordering& ordering_;
+  const Program& program_;
 };
 
 }  // namespace msa_ops::emulator

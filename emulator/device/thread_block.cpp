@@ -1,64 +1,114 @@
 #include "thread_block.hpp"
 
 #include <algorithm>
-#include <string>
+
+#include "cluster.hpp"
 
 namespace msa_ops::emulator {
-namespace {
 
-constexpr std::uint64_t kTurn = 256;  // instructions before the next warp runs
-
-}  // namespace
-
-ThreadBlock::ThreadBlock(const Program& program, const LaunchShape& shape, const GlobalMemory& global)
+ThreadBlock::ThreadBlock(const Program& program, const LaunchShape& shape, const GlobalMemory& global,
+                         Cluster& cluster, unsigned rank)
     : program_(program),
       shape_(shape),
       global_(global),
-      shared_(program.shared_base(), program.static_shared_memory() + shape.dynamic_shared_memory) {
-  const unsigned threads = shape.block[0] * shape.block[1] * shape.block[2];
+      cluster_(cluster),
+      rank_(rank),
+      shared_(program.shared_base() + (static_cast<std::uint64_t>(rank) << program.rank_shift()),
+              program.static_shared_memory() + shape.dynamic_shared_memory, cluster.ordering(), program),
+      mbarriers_(shared_, cluster.ordering()) {
+  const unsigned threads = shape.threads();
   const unsigned size = program.warp_size();
   for (unsigned first = 0; first < threads; first += size) {
     warps_.push_back(program.make_warp(*this, first / size, std::min(size, threads - first)));
   }
 }
 
-void ThreadBlock::run(std::array<unsigned, 3> index, std::uint64_t& budget) {
+void ThreadBlock::start(std::array<unsigned, 3> index) {
   index_ = index;
   shared_.forget();
-  barriers_.reset(static_cast<unsigned>(warps_.size()));
+  mbarriers_.reset();
+  barriers_.reset(num_warps(), cluster_.ordering(), actor_warp(0));
+  waits_.assign(num_warps(), {});
+  live_ = num_warps();
   for (const auto& warp : warps_) warp->start();
-  std::vector<WarpProgram::State> states(warps_.size(), WarpProgram::State::kReady);
-  for (std::size_t done = 0; done < warps_.size();) {
-    bool progress = false;
-    for (unsigned i = 0; i < warps_.size(); ++i) {
-      if (states[i] == WarpProgram::State::kDone || barriers_.waiting(i)) continue;
-      progress = true;
-      std::uint64_t executed = 0;
-      states[i] = warps_[i]->run(std::min(kTurn, budget), executed);
-      budget -= executed;
-      if (states[i] == WarpProgram::State::kDone) {
-        ++done;
-        barriers_.exit();
-      } else if (budget == 0) {
-        throw Fault({FaultKind::kLimit, "the launch took more instructions than it may; does this warp spin?"},
-                    warps_[i]->place());
-      }
-    }
-    if (!progress) report_deadlock(states);
-  }
 }
 
-void ThreadBlock::report_deadlock(const std::vector<WarpProgram::State>& states) const {
-  std::string message = "no warp of the block can go on";
-  Place first;
-  for (unsigned i = 0; i < warps_.size(); ++i) {
-    if (states[i] == WarpProgram::State::kDone) continue;
-    const Place place = warps_[i]->place();
-    if (first.line == 0) first = place;
-    message += "; warp " + std::to_string(i) + " at line " + std::to_string(place.line) + " waits for " +
-               barriers_.describe(i);
+ThreadBlock& ThreadBlock::holder(std::uint64_t address, int lane) {
+  const std::uint64_t rank = address >> program_.rank_shift();
+  if (rank == rank_) return *this;
+  if (rank >= cluster_.size()) {
+    throw Violation{FaultKind::kOutOfBounds,
+                    "shared memory of block " + std::to_string(rank) + " of a cluster of " +
+                        std::to_string(cluster_.size()),
+                    lane, address};
   }
-  throw Fault({FaultKind::kDeadlock, message}, first);
+  ThreadBlock& found = cluster_.block(static_cast<unsigned>(rank));
+  if (found.ended()) {
+    throw Violation{FaultKind::kExited, "shared memory of block " + std::to_string(rank) + " of the cluster, which has ended",
+                    lane, address};
+  }
+  return found;
+}
+
+void ThreadBlock::wait_for(unsigned warp, const Mbarrier& barrier) {
+  waits_[warp] = {Wait::Kind::kMbarrier, &barrier, barrier.phase, false, false};
+}
+
+void ThreadBlock::wait_for_cluster(unsigned warp) { waits_[warp] = {Wait::Kind::kCluster, nullptr, 0, false, false}; }
+
+void ThreadBlock::poll(unsigned warp) { waits_[warp] = {Wait::Kind::kPoll, nullptr, 0, false, false}; }
+
+bool ThreadBlock::timed_out(unsigned warp) {
+  const bool result = waits_[warp].timed_out;
+  waits_[warp].timed_out = false;
+  return result;
+}
+
+bool ThreadBlock::can_run(unsigned warp) const {
+  Wait& wait = waits_[warp];
+  if (wait.is_done || barriers_.waiting(warp)) return false;
+  switch (wait.kind) {
+    case Wait::Kind::kNone: return true;
+    case Wait::Kind::kPoll: return true;
+    case Wait::Kind::kMbarrier:
+      if (wait.barrier->phase == wait.phase) return false;
+      break;
+    case Wait::Kind::kCluster:
+      if (!cluster_.barrier().open(actor_warp(warp))) return false;
+      break;
+  }
+  wait.kind = Wait::Kind::kNone;
+  return true;
+}
+
+bool ThreadBlock::may_time_out(unsigned warp) const {
+  const Wait& wait = waits_[warp];
+  return !wait.is_done && !barriers_.waiting(warp) &&
+         (wait.kind == Wait::Kind::kMbarrier || wait.kind == Wait::Kind::kPoll);
+}
+
+void ThreadBlock::time_out(unsigned warp) {
+  waits_[warp].kind = Wait::Kind::kNone;
+  waits_[warp].timed_out = true;
+}
+
+void ThreadBlock::end(unsigned warp) {
+  waits_[warp].is_done = true;
+  --live_;
+  barriers_.exit();
+  cluster_.barrier().exit(actor_warp(warp));
+  cluster_.note_event();
+}
+
+std::string ThreadBlock::describe_wait(unsigned warp) const {
+  if (barriers_.waiting(warp)) return barriers_.describe(warp);
+  switch (waits_[warp].kind) {
+    case Wait::Kind::kMbarrier: return mbarriers_.describe(*waits_[warp].barrier);
+    case Wait::Kind::kCluster: return cluster_.barrier().describe();
+    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes";
+    case Wait::Kind::kNone: break;
+  }
+  return "nothing";
 }
 
 void ThreadBlock::add_to(Counters& counters) const {

@@ -1,25 +1,29 @@
-// A thread block: its memory, its barriers, and its warps taking turns.
+// A thread block: its memory, its barriers, and its warps.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "barriers.hpp"
 #include "global_memory.hpp"
 #include "grid.hpp"
+#include "mbarrier.hpp"
 #include "program.hpp"
 #include "shared_memory.hpp"
 
 namespace msa_ops::emulator {
 
+class Cluster;
+
 class ThreadBlock {
  public:
-  ThreadBlock(const Program& program, const LaunchShape& shape, const GlobalMemory& global);
+  ThreadBlock(const Program& program, const LaunchShape& shape, const GlobalMemory& global, Cluster& cluster,
+              unsigned rank);
 
-  // Runs the block of this index to its end. `budget` is what the launch may still execute; it is reduced.
-  void run(std::array<unsigned, 3> index, std::uint64_t& budget);
+  void start(std::array<unsigned, 3> index);
   void add_to(Counters& counters) const;
 
   const LaunchShape& shape() const { return shape_; }
@@ -27,17 +31,57 @@ class ThreadBlock {
   const GlobalMemory& global() const { return global_; }
   SharedMemory& shared() { return shared_; }
   Barriers& barriers() { return barriers_; }
+  Mbarriers& mbarriers() { return mbarriers_; }
+  Cluster& cluster() { return cluster_; }
+  unsigned rank() const { return rank_; }  // in the cluster
+  unsigned num_warps() const { return static_cast<unsigned>(warps_.size()); }
+  // Number of a warp in the ordering of the cluster.
+  unsigned actor_warp(unsigned warp) const { return rank_ * num_warps() + warp; }
+  bool ended() const { return live_ == 0; }
+
+  // ---- shared memory of the cluster: an address names its block (Program::rank_shift)
+  // The block that holds the address. Violation if the cluster has none, or if that block has ended.
+  ThreadBlock& holder(std::uint64_t address, int lane);
+
+  // ---- waiting: the warp's turn ends, and it goes on where it stands when this is over
+  void wait_for(unsigned warp, const Mbarrier& barrier);
+  void wait_for_cluster(unsigned warp);
+  void poll(unsigned warp);  // it asks again each time it gets a turn
+  // Whether the warp's wait was ended although what it waits for has not happened; asking clears it.
+  bool timed_out(unsigned warp);
+
+  // ---- for the cluster
+  WarpProgram& warp(unsigned index) { return *warps_[index]; }
+  const WarpProgram& warp(unsigned index) const { return *warps_[index]; }
+  bool done(unsigned warp) const { return waits_[warp].is_done; }
+  bool can_run(unsigned warp) const;
+  bool polls(unsigned warp) const { return waits_[warp].kind == Wait::Kind::kPoll; }
+  bool may_time_out(unsigned warp) const;
+  void time_out(unsigned warp);
+  void end(unsigned warp);
+  std::string describe_wait(unsigned warp) const;
 
  private:
-  [[noreturn]] void report_deadlock(const std::vector<WarpProgram::State>& states) const;
+  struct Wait {
+    enum class Kind { kNone, kMbarrier, kCluster, kPoll } kind = Kind::kNone;
+    const Mbarrier* barrier = nullptr;
+    std::uint64_t phase = 0;
+    bool timed_out = false;
+    bool is_done = false;
+  };
 
   const Program& program_;
   const LaunchShape& shape_;
   const GlobalMemory& global_;
+  Cluster& cluster_;
+  const unsigned rank_;
   SharedMemory shared_;
   Barriers barriers_;
+  Mbarriers mbarriers_;
   std::array<unsigned, 3> index_{};
   std::vector<std::unique_ptr<WarpProgram>> warps_;
+  mutable std::vector<Wait> waits_;
+  unsigned live_ = 0;
 };
 
 }  // namespace msa_ops::emulator

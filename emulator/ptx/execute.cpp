@@ -5,10 +5,12 @@
 
 namespace msa_ops::emulator::ptx {
 
-const DeviceLimits kLimits{{2'147'483'647, 65'535, 65'535}, {1024, 1024, 64}, 1024, 232'448};
-
 void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
-             const GlobalMemory& global, std::uint64_t max_instructions, Counters& counters) {
+             const Chip& chip, const GlobalMemory& global, const RunOptions& options, Counters& counters) {
+  if (!chip.runs(kernel.target())) {
+    throw std::invalid_argument("kernel " + kernel.name() + ": compiled for " + kernel.target() + ", which " +
+                                chip.name + " does not run");
+  }
   const std::vector<Parameter>& declared = kernel.parameters();
   if (declared.size() != parameters.size()) {
     throw std::invalid_argument("kernel " + kernel.name() + " takes " + std::to_string(declared.size()) +
@@ -23,9 +25,16 @@ void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::st
     }
     std::copy(parameters[i].begin(), parameters[i].end(), bytes.data() + declared[i].offset);
   }
-  kernel.set_parameters(std::move(bytes));
+  kernel.set_parameters(bytes);
   kernel.check_block(shape.block);
-  run_grid(kernel, shape, kLimits, global, max_instructions, counters);
+  const auto& required = kernel.required_cluster();
+  if (required[0] != 0 && required != shape.cluster) {
+    throw std::invalid_argument("kernel " + kernel.name() + ": launched in clusters of " +
+                                std::to_string(shape.cluster_blocks()) + " blocks; it demands " +
+                                std::to_string(required[0]) + " x " + std::to_string(required[1]) + " x " +
+                                std::to_string(required[2]));
+  }
+  run_grid(kernel, shape, chip, global.with(kernel.variables()), options, counters);
 }
 
 }  // namespace msa_ops::emulator::ptx

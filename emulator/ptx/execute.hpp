@@ -10,12 +10,10 @@
 
 namespace msa_ops::emulator::ptx {
 
-// Of sm_90a.
-extern const DeviceLimits kLimits;
-
 // The kernel's parameters, in order, as the bytes that the kernel declares for them. Throws std::invalid_argument if
-// their number or a size differs, or for a launch over the limits; Fault for what the kernel does wrong.
+// their number or a size differs, for a launch over the limits, and for a kernel that is compiled for another chip;
+// Fault for what the kernel does wrong.
 void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
-             const GlobalMemory& global, std::uint64_t max_instructions, Counters& counters);
+             const Chip& chip, const GlobalMemory& global, const RunOptions& options, Counters& counters);
 
 }  // namespace msa_ops::emulator::ptx

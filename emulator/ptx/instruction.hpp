@@ -17,7 +17,7 @@ using Handler = void (*)(PtxWarp& warp, const Instruction& instruction, Mask lan
 
 // Where an operand's values stand: 32 of them beside each other, whatever the operand is. A predicate is one Mask.
 struct Operand {
-  enum class Space : std::uint8_t { kRegisters, kConstants, kSpecial };
+  enum class Space : std::uint8_t { kRegisters, kConstants, kSpecial };  // kSpecial: of this warp, not to be written
   Space space = Space::kRegisters;
   std::uint8_t width = 0;      // bytes a lane
   bool negated = false;        // predicates
@@ -27,7 +27,11 @@ struct Operand {
   std::uint32_t addend = 0;    // S, G, T of Form::operands: bytes, or columns and lanes, beyond the register's value
 };
 
-enum class MemorySpace : std::uint8_t { kNone, kGlobal, kShared, kParameter };
+// kCluster is the shared memory of any block of the cluster, kGeneric any of global, shared and local memory.
+enum class MemorySpace : std::uint8_t { kNone, kGlobal, kShared, kParameter, kCluster, kGeneric, kLocal, kConstant };
+
+// What the modifiers of an access say about its order. kDefault is weak for accesses; arrivals release, waits acquire.
+enum class Order : std::uint8_t { kDefault, kRelaxed, kAcquire, kRelease, kAcquireRelease };
 
 // What an opcode is: how it is written and what executes it.
 struct Form {
@@ -37,6 +41,7 @@ struct Form {
   //   w2 ...   register of at least that many bytes      v   memory operand: `count` registers of >= `element` bytes
   //   A        address; its offset is the instruction's
   //   S G T    address in shared, global, tensor memory, with an offset of its own
+  //   M3       [tensor map, {3 coordinates}]: the address, then the coordinates
   //   L        label                     4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
   //   ~4*8     registers whose use the handler checks itself
   //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`
@@ -57,6 +62,7 @@ struct Instruction {
   std::uint32_t target = 0;            // branches: instruction
   std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
   Operand guard{};
+  Order order = Order::kDefault;
   int line = 0;
   std::vector<std::uint32_t> sources;  // registers that must have been written
   std::vector<std::uint32_t> destinations;

@@ -12,21 +12,37 @@
 #include "error.hpp"
 #include "opcodes.hpp"
 #include "parser.hpp"
+#include "special.hpp"
 #include "warp.hpp"
 
 namespace msa_ops::emulator::ptx {
 
-const std::vector<std::string> kSpecialRegisters{
-    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",      "%ntid.z",
-    "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",
-    "%laneid",      "%warpid",      "%nwarpid",     "%lanemask_eq", "%lanemask_lt", "%lanemask_le",
-    "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size"};
+namespace {
+
+// What the modifiers of an instruction say about memory order.
+Order order_of(const std::string& opcode) {
+  const auto has = [&](const char* word) { return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos; };
+  if (has("acq_rel") || has("sc")) return Order::kAcquireRelease;
+  if (has("acquire")) return Order::kAcquire;
+  if (has("release")) return Order::kRelease;
+  if (has("relaxed") || has("volatile") || has("mmio")) return Order::kRelaxed;
+  return Order::kDefault;
+}
+
+void with_clock(PtxWarp& warp, const Instruction& instruction, Mask lanes) {
+  warp.refresh_clock();
+  instruction.form->handler(warp, instruction, lanes);
+}
+
+}  // namespace
 
 // From the statements of an entry to instructions.
 class Preparation {
  public:
   Preparation(Kernel& kernel, const Module& module, const Entry& entry) : kernel_(kernel), entry_(entry) {
     lay_out_shared(module);
+    lay_out_local();
+    lay_out_variables(module);
     lay_out_registers();
     kernel.instructions_.reserve(entry.statements.size());
     for (const Statement& statement : entry.statements) add(statement);
@@ -61,6 +77,28 @@ class Preparation {
     kernel_.static_shared_ = end - kernel_.shared_base();
   }
 
+  void lay_out_local() {
+    for (const Variable& variable : entry_.local) {
+      kernel_.local_bytes_ = round_up(kernel_.local_bytes_, variable.alignment);
+      local_[variable.name] = kernel_.local_bytes_;
+      kernel_.local_bytes_ += variable.bytes;
+    }
+  }
+
+  void lay_out_variables(const Module& module) {
+    for (const bool constant : {false, true}) {
+      for (const Variable& variable : constant ? module.constant : module.global) {
+        auto bytes = std::make_unique<unsigned char[]>(variable.bytes + variable.alignment);
+        auto address = reinterpret_cast<std::uint64_t>(bytes.get());
+        address = round_up(address, variable.alignment);
+        std::copy(variable.values.begin(), variable.values.end(), reinterpret_cast<unsigned char*>(address));
+        kernel_.variables_.push_back({address, variable.bytes, !constant, variable.name});
+        kernel_.variable_bytes_.push_back(std::move(bytes));
+        variables_[variable.name] = address;
+      }
+    }
+  }
+
   static void note_names(const Term& term, std::set<std::string>& names) {
     if (term.kind == Term::Kind::kName) names.insert(term.name);
     for (const Term& inner : term.terms) note_names(inner, names);
@@ -87,6 +125,7 @@ class Preparation {
     made_.form = form;
     made_.handler = form->handler;
     made_.line = line_;
+    made_.order = order_of(statement.opcode);
     if (statement.guarded) {
       Term guard;
       guard.kind = Term::Kind::kRegister;
@@ -100,6 +139,10 @@ class Preparation {
       const bool optional = spec.back() == '?' && spec.find('|') == std::string::npos;
       if (used == statement.operands.size()) {
         if (!optional) fail("too few operands");
+        made_.operands.emplace_back();
+        continue;
+      }
+      if (optional && is_other(spec, statement.operands[used])) {
         made_.operands.emplace_back();
         continue;
       }
@@ -123,11 +166,19 @@ class Preparation {
     return "";
   }
 
+  // Whether this is a register of another width than the optional operand: then it is a later operand.
+  bool is_other(const std::string& spec, const Term& term) const {
+    if (term.kind != Term::Kind::kRegister) return false;
+    const unsigned width = spec[0] == 'p' ? kPredicateWidth : static_cast<unsigned>(spec[0] - '0');
+    return entry_.registers[term.index].width != width;
+  }
+
   void add_operand(const std::string& spec, const Term& term, const Statement& statement) {
     const bool destination = spec[0] == '=';
     if (spec[0] == '~') return add_unchecked(spec.substr(1), term, statement);
     const char letter = spec[destination ? 1 : 0];
     if (letter == 'A') return add_address(term);
+    if (letter == 'M') return add_coordinates(spec, term);
     if (letter == 'S' || letter == 'G' || letter == 'T') return add_place(term, letter);
     if (letter == 'L') {
       made_.target = label(term, statement.scope);
@@ -207,14 +258,36 @@ class Preparation {
       made_.offset += found->offset;
       return;
     }
-    if (base.kind == Term::Kind::kName) {
-      const auto found = shared_.find(base.name);
-      if (found == shared_.end() || memory != MemorySpace::kShared) fail("`" + base.name + "` is not known here");
-      made_.offset += found->second;
-      push_constant(0, 4);
-      return;
+    if (base.kind == Term::Kind::kName && push_variable(base.name, memory)) return;
+    const bool narrow = memory == MemorySpace::kShared || memory == MemorySpace::kCluster || memory == MemorySpace::kLocal;
+    push(base, narrow ? 4 : 8, narrow, false);
+  }
+
+  // The address of a variable of this space; false if the name is another one's.
+  bool push_variable(const std::string& name, MemorySpace memory) {
+    if (memory == MemorySpace::kShared || memory == MemorySpace::kCluster) {
+      const auto found = shared_.find(name);
+      if (found != shared_.end()) push_shared(found->second, 4);
+      return found != shared_.end();
     }
-    push(base, memory == MemorySpace::kGlobal ? 8 : 4, memory == MemorySpace::kShared, false);
+    const auto& table = memory == MemorySpace::kLocal ? local_ : variables_;
+    const auto found = table.find(name);
+    if (found != table.end()) push_constant(found->second, memory == MemorySpace::kLocal ? 4 : 8);
+    return found != table.end();
+  }
+
+  // [map, {c0, c1}]
+  void add_coordinates(const std::string& spec, const Term& term) {
+    if (term.kind != Term::Kind::kAddress || term.terms.size() != 2 || term.terms[1].kind != Term::Kind::kVector) {
+      fail("not an address with coordinates");
+    }
+    const std::size_t count = std::stoul(spec.substr(1));
+    if (term.terms[1].terms.size() != count) fail("not " + std::to_string(count) + " coordinates");
+    if (!(term.terms[0].kind == Term::Kind::kName && push_variable(term.terms[0].name, MemorySpace::kGlobal))) {
+      push(term.terms[0], 8, false, false);
+    }
+    made_.operands.back().addend = static_cast<std::uint32_t>(term.value);
+    for (const Term& coordinate : term.terms[1].terms) push(coordinate, 4, false, false);
   }
 
   // An address with an offset of its own: in shared memory, global memory or tensor memory.
@@ -225,9 +298,8 @@ class Preparation {
       if (space == 'G') fail("an address without a base");
       push_constant(0, 4);
     } else if (base->kind == Term::Kind::kName) {
-      const auto found = shared_.find(base->name);
-      if (found == shared_.end() || space != 'S') fail("`" + base->name + "` is not known here");
-      push_constant(found->second, 4);
+      const MemorySpace memory = space == 'S' ? MemorySpace::kShared : MemorySpace::kGlobal;
+      if (space == 'T' || !push_variable(base->name, memory)) fail("`" + base->name + "` is not known here");
     } else {
       push(*base, space == 'G' ? 8 : 4, space == 'S', false);
     }
@@ -266,26 +338,70 @@ class Preparation {
         return push_constant(bits, width);
       }
       case Term::Kind::kName: {
+        if (term.name == "_" && destination) return push_sink(width);
         if (destination) break;
-        const auto special = std::find(kSpecialRegisters.begin(), kSpecialRegisters.end(), term.name);
-        if (special != kSpecialRegisters.end()) {
-          if (width != 4) break;
-          Operand operand;
-          operand.space = Operand::Space::kSpecial;
-          operand.width = 4;
-          operand.present = true;
-          operand.offset = static_cast<std::uint32_t>((special - kSpecialRegisters.begin()) * kLanes * 4);
-          made_.operands.push_back(operand);
+        const auto& table = special_registers();
+        const auto special = std::find_if(table.begin(), table.end(),
+                                          [&](const SpecialRegister& one) { return one.name == term.name; });
+        if (special != table.end()) {
+          if (width != special->width) break;
+          const auto which = static_cast<Special>(special - table.begin());
+          push_special(offset_of(which), special->width);
+          if (counts_time(which)) made_.handler = with_clock;
           return;
         }
-        const auto variable = shared_.find(term.name);
-        if (variable != shared_.end() && width >= 4) return push_constant(variable->second, width);
+        if (const auto found = shared_.find(term.name); found != shared_.end() && width >= 4) {
+          return push_shared(found->second, width);
+        }
+        if (const auto found = local_.find(term.name); found != local_.end() && width >= 4) {
+          return push_constant(found->second, width);
+        }
+        for (const Parameter& parameter : entry_.parameters) {
+          if (parameter.name == term.name && width == 8) {
+            return push_constant(reinterpret_cast<std::uint64_t>(kernel_.parameter_bytes().data()) + parameter.offset, 8);
+          }
+        }
+        if (const auto found = variables_.find(term.name); found != variables_.end() && width == 8) {
+          return push_constant(found->second, width);
+        }
         if (term.name[0] == '%') throw Unsupported(term.name, line_);
         fail("`" + term.name + "` is not known here");
       }
       default: break;
     }
     fail("an operand of another kind than the instruction takes");
+  }
+
+  void push_special(std::uint32_t offset, unsigned width) {
+    Operand operand;
+    operand.space = Operand::Space::kSpecial;
+    operand.width = static_cast<std::uint8_t>(width);
+    operand.present = true;
+    operand.offset = offset;
+    made_.operands.push_back(operand);
+  }
+
+  // A destination that nobody reads.
+  void push_sink(unsigned width) {
+    const auto [found, is_new] = sinks_.try_emplace(width, Operand{});
+    if (is_new) {
+      Operand& operand = found->second;
+      operand.width = static_cast<std::uint8_t>(width);
+      operand.present = true;
+      operand.offset = static_cast<std::uint32_t>(kernel_.register_bytes_);
+      operand.index = static_cast<std::uint32_t>(kernel_.registers_.size());
+      kernel_.registers_.push_back({"_", width});
+      kernel_.register_bytes_ += width == kPredicateWidth ? 16 : width * kLanes;
+    }
+    made_.destinations.push_back(found->second.index);
+    made_.operands.push_back(found->second);
+  }
+
+  void push_shared(std::uint64_t address, unsigned width) {
+    auto& known = kernel_.shared_addresses_;
+    const auto place = static_cast<std::uint32_t>(std::find(known.begin(), known.end(), address) - known.begin());
+    if (place == known.size()) known.push_back(address);
+    push_special(special_bytes() + place * (4 + 8) * kLanes + (width == 8 ? 4 * kLanes : 0), width);
   }
 
   Operand register_operand(const Term& term, unsigned width, bool wider) const {
@@ -338,9 +454,10 @@ class Preparation {
 
   Kernel& kernel_;
   const Entry& entry_;
-  std::map<std::string, std::uint64_t> shared_;
+  std::map<std::string, std::uint64_t> shared_, local_, variables_;  // addresses
   std::vector<std::uint32_t> places_;  // of registers
   std::map<std::pair<std::uint64_t, unsigned>, std::size_t> constants_;
+  std::map<unsigned, Operand> sinks_;
   Instruction made_;
   int line_ = 0;
   std::string opcode_;
@@ -356,11 +473,24 @@ Kernel::Kernel(std::string_view source, const std::string& entry) {
   }
   if (found == nullptr) throw std::invalid_argument("entry: '" + entry + "'; the PTX has: " + names);
   name_ = found->name;
+  target_ = module.target;
   parameters_ = found->parameters;
   required_threads_ = found->required_threads;
   max_threads_ = found->max_threads;
+  required_cluster_ = found->required_cluster;
   if (found->statements.empty()) throw PtxError("kernel `" + name_ + "` has no instruction", found->line);
+  // At an address that does not change, for kernels that take the address of a parameter.
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t bytes = parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().bytes;
+  parameter_memory_.resize(bytes + kAlignment);
+  const auto address = reinterpret_cast<std::uintptr_t>(parameter_memory_.data());
+  parameter_bytes_ = {parameter_memory_.data() + (kAlignment - address % kAlignment) % kAlignment, bytes};
+  variables_.push_back({reinterpret_cast<std::uint64_t>(parameter_bytes_.data()), bytes, false, "the kernel's parameters"});
   Preparation(*this, module, *found);
+}
+
+void Kernel::set_parameters(const std::vector<unsigned char>& bytes) {
+  std::copy(bytes.begin(), bytes.end(), parameter_memory_.data() + (parameter_bytes_.data() - parameter_memory_.data()));
 }
 
 std::unique_ptr<WarpProgram> Kernel::make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const {

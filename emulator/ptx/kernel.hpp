@@ -7,22 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "../device/global_memory.hpp"
 #include "../device/program.hpp"
 #include "instruction.hpp"
 #include "syntax.hpp"
 
 namespace msa_ops::emulator::ptx {
 
-// Special registers, a row of 32-bit values each, in this order in Operand::Space::kSpecial.
-extern const std::vector<std::string> kSpecialRegisters;
-
 class Kernel : public Program {
  public:
   // Throws PtxError or Unsupported for the first instruction that cannot be executed, std::invalid_argument if the
   // module has no such entry. An empty name takes the only entry.
   Kernel(std::string_view source, const std::string& entry);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
 
   const std::string& name() const override { return name_; }
+  const std::string& target() const { return target_; }  // of the module
   unsigned warp_size() const override { return kLanes; }
   std::uint64_t shared_base() const override { return 1024; }  // the first KB is the system's on sm_90
   std::size_t static_shared_memory() const override { return static_shared_; }
@@ -32,20 +33,39 @@ class Kernel : public Program {
   void check_block(const std::array<unsigned, 3>& block) const;
   // Bytes of the parameters, in order.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  void set_parameters(std::vector<unsigned char> bytes) { parameter_bytes_ = std::move(bytes); }
+  void set_parameters(const std::vector<unsigned char>& bytes);
 
-  const std::vector<unsigned char>& parameter_bytes() const { return parameter_bytes_; }
+  struct Bytes {
+    const unsigned char* start = nullptr;
+    std::size_t count = 0;
+    const unsigned char* data() const { return start; }
+  };
+  const Bytes& parameter_bytes() const { return parameter_bytes_; }
   const std::vector<Instruction>& instructions() const { return instructions_; }
   const std::vector<unsigned char>& constants() const { return constants_; }
   std::size_t register_bytes() const { return register_bytes_; }
   const std::vector<Register>& registers() const { return registers_; }
   bool uses_wgmma() const { return uses_wgmma_; }
+  // Of shared variables, in block 0 of a cluster. After the special registers each has a row of 32-bit and one of 64-bit
+  // values, with the rank of the warp's own block.
+  const std::vector<std::uint64_t>& shared_addresses() const { return shared_addresses_; }
+  std::size_t local_bytes() const { return local_bytes_; }  // of each thread
+  // Global and constant variables of the module, to be given to the launch as memory.
+  const std::vector<Allocation>& variables() const { return variables_; }
+  int line_of(std::uint32_t pc) const override { return pc < instructions_.size() ? instructions_[pc].line : 0; }
+  std::string text_of(std::uint32_t pc) const override {
+    return pc < instructions_.size() ? instructions_[pc].form->opcode : "";
+  }
+  // Whether it must be launched with this cluster; {0, 0, 0}: it does not say.
+  const std::array<unsigned, 3>& required_cluster() const { return required_cluster_; }
 
  private:
   friend class Preparation;
   std::string name_;
+  std::string target_;
   std::vector<Parameter> parameters_;
-  std::vector<unsigned char> parameter_bytes_;
+  std::vector<unsigned char> parameter_memory_;
+  Bytes parameter_bytes_;  // in it
   std::array<unsigned, 3> required_threads_{};
   unsigned max_threads_ = 0;
   std::size_t static_shared_ = 0;
@@ -54,6 +74,11 @@ class Kernel : public Program {
   std::vector<unsigned char> constants_;
   std::vector<Instruction> instructions_;
   bool uses_wgmma_ = false;
+  std::vector<std::uint64_t> shared_addresses_;
+  std::size_t local_bytes_ = 0;
+  std::vector<std::unique_ptr<unsigned char[]>> variable_bytes_;
+  std::vector<Allocation> variables_;
+  std::array<unsigned, 3> required_cluster_{};
 };
 
 }  // namespace msa_ops::emulator::ptx

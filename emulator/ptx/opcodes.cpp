@@ -9,19 +9,21 @@
 namespace msa_ops::emulator::ptx {
 namespace {
 
-// Caching hints, and orders and scopes of the memory model: here one instruction of one warp is done before the next
-// begins, everywhere, so that every access is as strong as the strongest.
+// Caching hints, and orders and scopes of the memory model: one instruction of one warp is done before the next begins,
+// everywhere, so that every access is as strong as the strongest. What the order says is in Instruction::order.
 bool is_implied(std::string_view modifier) {
   static const std::unordered_set<std::string_view> implied{
       "nc",      "ca",      "cg",      "cs",      "lu",      "cv",  "wb",  "wt",  "weak",
-      "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys"};
+      "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio", "cta", "cluster", "gpu", "sys"};
   return implied.count(modifier) != 0 || modifier.substr(0, 4) == "L1::" || modifier.substr(0, 4) == "L2::";
 }
 
 std::string without_implied(const std::string& opcode) {
   const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
-  static const std::unordered_set<std::string_view> accesses{"ld", "st", "atom", "red", "ldmatrix", "stmatrix"};
-  if (accesses.count(kind) == 0) return opcode;
+  static const std::unordered_set<std::string_view> kinds{
+      "ld", "st", "atom", "red", "ldmatrix", "stmatrix", "mbarrier", "cp", "prefetch", "prefetchu", "mapa",
+      "getctarank", "clusterlaunchcontrol"};
+  if (kinds.count(kind) == 0) return opcode;
   std::string kept;
   for (std::size_t at = 0; at < opcode.size();) {
     const std::size_t end = std::min(opcode.find('.', at), opcode.size());
@@ -52,6 +54,9 @@ const Forms& all_forms() {
              add_mma_forms,
              add_matrix_move_forms,
              add_wgmma_forms,
+             add_mbarrier_forms,
+             add_async_forms,
+             add_cluster_forms,
          }) {
       add(*made);
     }

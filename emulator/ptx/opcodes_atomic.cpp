@@ -1,6 +1,7 @@
 // Atomic operations on memory. The lanes of a warp come in ascending order.
 #include <algorithm>
 
+#include "addresses.hpp"
 #include "lanes.hpp"
 #include "numbers.hpp"
 #include "opcodes.hpp"
@@ -25,29 +26,22 @@ T exchange(T, T b) { return b; }
 float add_shared(float a, float b) { return canonical(a + b); }
 float add_global(float a, float b) { return canonical(flush(flush(a) + flush(b))); }  // PTX: flushes subnormals
 
-template <typename T, bool shared, typename Function>
+template <typename T, MemorySpace space, typename Function>
 void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes, Function function) {
   for_lanes(lanes, [&](unsigned lane) {
-    const int who = static_cast<int>(lane);
-    std::uint64_t address = warp.value(base, lane) + i.offset;
-    if (shared) address &= 0xffffffffU;
-    std::byte* place;
-    if (shared) {
-      warp.block().shared().read(address, sizeof(T), who);  // it must have been written
-      place = warp.block().shared().write(address, sizeof(T), who);
-    } else {
-      place = warp.block().global().at(address, sizeof(T), true, who);
-    }
+    std::uint64_t address = address_of(warp, base, lane, i.offset, space);
+    std::byte* place = access<Use::kUpdate>(warp, i, address, sizeof(T), space, lane);
+    const bool global = space == MemorySpace::kGlobal ||
+                        (space == MemorySpace::kGeneric && space_of(address) == MemorySpace::kGlobal);
     T old;
     std::memcpy(&old, place, sizeof(T));
     const T now = function(lane, old);
     std::memcpy(place, &now, sizeof(T));
+    if (global) {
+      warp.count_read(sizeof(T));
+      warp.count_written(sizeof(T));
+    }
   });
-  if (!shared) {
-    const std::uint64_t bytes = sizeof(T) * static_cast<unsigned>(__builtin_popcount(lanes));
-    warp.count_read(bytes);
-    warp.count_written(bytes);
-  }
 }
 
 template <typename T>
@@ -63,27 +57,27 @@ std::uint64_t bits_of(T value) {
   return out;
 }
 
-template <typename T, bool shared, T (*function)(T, T)>
+template <typename T, MemorySpace space, T (*function)(T, T)>
 void atom(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::uint64_t old_values[kLanes];
-  update<T, shared>(warp, i, i.operands[1], lanes, [&](unsigned lane, T old) {
+  update<T, space>(warp, i, i.operands[1], lanes, [&](unsigned lane, T old) {
     old_values[lane] = bits_of(old);
     return function(old, as<T>(warp.value(i.operands[2], lane)));
   });
   for_lanes(lanes, [&](unsigned lane) { warp.set_value(i.operands[0], lane, old_values[lane]); });
 }
 
-template <typename T, bool shared, T (*function)(T, T)>
+template <typename T, MemorySpace space, T (*function)(T, T)>
 void red(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  update<T, shared>(warp, i, i.operands[0], lanes, [&](unsigned lane, T old) {
+  update<T, space>(warp, i, i.operands[0], lanes, [&](unsigned lane, T old) {
     return function(old, as<T>(warp.value(i.operands[1], lane)));
   });
 }
 
-template <typename T, bool shared>
+template <typename T, MemorySpace space>
 void cas(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::uint64_t old_values[kLanes];
-  update<T, shared>(warp, i, i.operands[1], lanes, [&](unsigned lane, T old) {
+  update<T, space>(warp, i, i.operands[1], lanes, [&](unsigned lane, T old) {
     old_values[lane] = old;
     const bool equal = old == static_cast<T>(warp.value(i.operands[2], lane));
     return equal ? static_cast<T>(warp.value(i.operands[3], lane)) : old;
@@ -91,21 +85,20 @@ void cas(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) { warp.set_value(i.operands[0], lane, old_values[lane]); });
 }
 
-template <bool shared>
+template <MemorySpace memory>
 struct Adder {
   Forms& forms;
-  std::string space = shared ? "shared" : "global";
-  MemorySpace memory = shared ? MemorySpace::kShared : MemorySpace::kGlobal;
+  std::string space = "";  // ".shared"
 
   void one(const std::string& kind, const std::string& operation, const char* operands, Handler handler,
            std::size_t bytes) {
-    const std::string opcode = kind + "." + space + "." + operation;
+    const std::string opcode = kind + space + "." + operation;
     forms.push_back({opcode, operands, handler, memory, static_cast<std::uint8_t>(bytes)});
   }
   template <typename T, T (*function)(T, T)>
   void both(const std::string& operation) {
-    one("atom", operation, "=v A v", atom<T, shared, function>, sizeof(T));
-    one("red", operation, "A v", red<T, shared, function>, sizeof(T));
+    one("atom", operation, "=v A v 8?", atom<T, memory, function>, sizeof(T));
+    one("red", operation, "A v 8?", red<T, memory, function>, sizeof(T));
   }
   template <typename T>
   void order(const std::string& type) {
@@ -117,14 +110,14 @@ struct Adder {
     both<T, bit_and<T>>("and." + type);
     both<T, bit_or<T>>("or." + type);
     both<T, bit_xor<T>>("xor." + type);
-    one("atom", "exch." + type, "=v A v", atom<T, shared, exchange<T>>, sizeof(T));
-    one("atom", "cas." + type, "=v A v v", cas<T, shared>, sizeof(T));
+    one("atom", "exch." + type, "=v A v 8?", atom<T, memory, exchange<T>>, sizeof(T));
+    one("atom", "cas." + type, "=v A v v 8?", cas<T, memory>, sizeof(T));
   }
   void all() {
     both<std::uint32_t, add<std::uint32_t>>("add.u32");
     both<std::uint32_t, add<std::uint32_t>>("add.s32");
     both<std::uint64_t, add<std::uint64_t>>("add.u64");
-    both<float, shared ? add_shared : add_global>("add.f32");
+    both<float, memory == MemorySpace::kGlobal ? add_global : add_shared>("add.f32");
     order<std::uint32_t>("u32");
     order<std::int32_t>("s32");
     order<std::uint64_t>("u64");
@@ -137,8 +130,10 @@ struct Adder {
 }  // namespace
 
 void add_atomic_forms(Forms& forms) {
-  Adder<false>{forms}.all();
-  Adder<true>{forms}.all();
+  Adder<MemorySpace::kGlobal>{forms, ".global"}.all();
+  Adder<MemorySpace::kShared>{forms, ".shared"}.all();
+  Adder<MemorySpace::kCluster>{forms, ".shared::cluster"}.all();
+  Adder<MemorySpace::kGeneric>{forms}.all();
 }
 
 }  // namespace msa_ops::emulator::ptx

@@ -11,8 +11,6 @@ void bra(PtxWarp& warp, const Instruction& i, Mask lanes) { warp.branch(i, lanes
 
 void ret(PtxWarp& warp, const Instruction&, Mask lanes) { warp.leave(lanes); }
 
-void nothing(PtxWarp&, const Instruction&, Mask) {}
-
 std::uint32_t uniform(PtxWarp& warp, const Operand& operand, Mask lanes, const char* what) {
   const auto* values = warp.row<std::uint32_t>(operand);
   const std::uint32_t first = values[__builtin_ctz(lanes)];
@@ -40,6 +38,7 @@ void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     warps = threads / kLanes;
   }
+  warp.block().cluster().note_event();
   warp.block().barriers().arrive(number, warp.index(), warps, waits);
   if (waits) warp.wait();
 }
@@ -58,10 +57,6 @@ void add_control_forms(Forms& forms) {
   }
   for (const std::string opcode : {"bar.arrive", "barrier.arrive.aligned", "barrier.cta.arrive.aligned"}) {
     forms.push_back({opcode, "4 4", barrier<false>});
-  }
-  for (const std::string opcode : {"membar.cta", "membar.gl", "membar.sys", "fence.acq_rel.cta", "fence.acq_rel.gpu",
-                                   "fence.acq_rel.sys", "fence.sc.cta", "fence.sc.gpu", "fence.sc.sys"}) {
-    forms.push_back({opcode, "", nothing});
   }
 }
 

@@ -1,16 +1,12 @@
 // Loads and stores.
-#include <type_traits>
+#include <string>
 
+#include "addresses.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
-
-std::uint64_t address_of(PtxWarp& warp, const Instruction& i, const Operand& base, unsigned lane, bool shared) {
-  const std::uint64_t address = warp.value(base, lane) + i.offset;
-  return shared ? address & 0xffffffffU : address;  // shared addresses are of 32 bits, whatever register holds them
-}
 
 // `T` is the type of an element: its sign decides how it fills a wider register.
 template <typename T>
@@ -22,20 +18,21 @@ void scatter(PtxWarp& warp, const Instruction& i, unsigned lane, const std::byte
   }
 }
 
-template <typename T, bool shared>
+bool is_global(MemorySpace space, std::uint64_t address) {
+  return space == MemorySpace::kGeneric ? space_of(address) == MemorySpace::kGlobal : space == MemorySpace::kGlobal;
+}
+
+template <typename T, MemorySpace space>
 void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   const Operand& base = i.operands[i.form->count];
   // Addresses first: a destination may be the address register.
   std::uint64_t addresses[kLanes];
-  for_lanes(lanes, [&](unsigned lane) { addresses[lane] = address_of(warp, i, base, lane, shared); });
+  for_lanes(lanes, [&](unsigned lane) { addresses[lane] = address_of(warp, base, lane, i.offset, space); });
   for_lanes(lanes, [&](unsigned lane) {
-    const int who = static_cast<int>(lane);
-    const std::byte* from = shared ? warp.block().shared().read(addresses[lane], bytes, who)
-                                   : warp.block().global().at(addresses[lane], bytes, false, who);
-    scatter<T>(warp, i, lane, from);
+    scatter<T>(warp, i, lane, access<Use::kRead>(warp, i, addresses[lane], bytes, space, lane));
+    if (is_global(space, addresses[lane])) warp.count_read(bytes);
   });
-  if (!shared) warp.count_read(bytes * static_cast<unsigned>(__builtin_popcount(lanes)));
 }
 
 template <typename T>
@@ -44,35 +41,42 @@ void load_parameter(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) { scatter<T>(warp, i, lane, from); });
 }
 
-template <typename T, bool shared>
+template <typename T, MemorySpace space>
 void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   for_lanes(lanes, [&](unsigned lane) {
-    const int who = static_cast<int>(lane);
-    const std::uint64_t address = address_of(warp, i, i.operands[0], lane, shared);
-    std::byte* to = shared ? warp.block().shared().write(address, bytes, who)
-                           : warp.block().global().at(address, bytes, true, who);
+    const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, space);
+    std::byte* to = access<Use::kWrite>(warp, i, address, bytes, space, lane);
     for (unsigned element = 0; element < i.form->count; ++element) {
       const auto value = static_cast<T>(warp.value(i.operands[1 + element], lane));
       std::memcpy(to + element * sizeof(T), &value, sizeof(T));
     }
+    if (is_global(space, address)) warp.count_written(bytes);
   });
-  if (!shared) warp.count_written(bytes * static_cast<unsigned>(__builtin_popcount(lanes)));
 }
 
 template <typename T>
 void add_type(Forms& forms, const std::string& type) {
-  for (const unsigned count : {1U, 2U, 4U}) {
-    if (count * sizeof(T) > 16) continue;
+  for (const unsigned count : {1U, 2U, 4U, 8U}) {
+    const std::size_t bytes = count * sizeof(T);
+    if (count == 8 ? bytes != 32 : bytes > 32 || (bytes > 16 && count != 4)) continue;
     const std::string name = (count == 1 ? "." : ".v" + std::to_string(count) + ".") + type;
     const auto add = [&](const std::string& opcode, const char* operands, Handler handler, MemorySpace space) {
+      if (bytes == 32 && space != MemorySpace::kGlobal) return;
       forms.push_back({opcode + name, operands, handler, space, sizeof(T), static_cast<std::uint8_t>(count)});
     };
     add("ld.param", "=v A", load_parameter<T>, MemorySpace::kParameter);
-    add("ld.global", "=v A", load<T, false>, MemorySpace::kGlobal);
-    add("ld.shared", "=v A", load<T, true>, MemorySpace::kShared);
-    add("st.global", "A v", store<T, false>, MemorySpace::kGlobal);
-    add("st.shared", "A v", store<T, true>, MemorySpace::kShared);
+    add("ld.global", "=v A 8?", load<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
+    add("ld.const", "=v A", load<T, MemorySpace::kConstant>, MemorySpace::kConstant);
+    add("ld.shared", "=v A", load<T, MemorySpace::kShared>, MemorySpace::kShared);
+    add("ld.shared::cluster", "=v A", load<T, MemorySpace::kCluster>, MemorySpace::kCluster);
+    add("ld.local", "=v A", load<T, MemorySpace::kLocal>, MemorySpace::kLocal);
+    add("ld", "=v A 8?", load<T, MemorySpace::kGeneric>, MemorySpace::kGeneric);
+    add("st.global", "A v 8?", store<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
+    add("st.shared", "A v", store<T, MemorySpace::kShared>, MemorySpace::kShared);
+    add("st.shared::cluster", "A v", store<T, MemorySpace::kCluster>, MemorySpace::kCluster);
+    add("st.local", "A v", store<T, MemorySpace::kLocal>, MemorySpace::kLocal);
+    add("st", "A v 8?", store<T, MemorySpace::kGeneric>, MemorySpace::kGeneric);
   }
 }
 

@@ -1,4 +1,5 @@
 // Moves, also between a register and its parts.
+#include "addresses.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 
@@ -33,6 +34,25 @@ void unpack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
+template <std::uint64_t window>
+std::uint64_t to_generic(std::uint64_t address) { return window + (address & 0xffffffffU); }
+template <std::uint64_t window>
+std::uint64_t from_generic(std::uint64_t address) { return address - window; }
+
+template <MemorySpace wanted>
+void is_space(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  Mask result = 0;
+  for_lanes(lanes, [&](unsigned lane) {
+    std::uint64_t address = warp.value(i.operands[1], lane);
+    MemorySpace space = space_of(address);
+    if (wanted == MemorySpace::kShared && space == MemorySpace::kCluster) {
+      space = warp.block().shared().holds(address) ? MemorySpace::kShared : MemorySpace::kCluster;
+    }
+    result |= static_cast<Mask>(space == wanted) << lane;
+  });
+  warp.set_predicate(i.operands[0], result, lanes);
+}
+
 }  // namespace
 
 void add_move_forms(Forms& forms) {
@@ -52,8 +72,23 @@ void add_move_forms(Forms& forms) {
   forms.push_back({"mov.b64 pack4", "=8 2,2,2,2", pack<std::uint64_t, std::uint16_t>});
   forms.push_back({"mov.b64 unpack4", "=2,2,2,2 8", unpack<std::uint64_t, std::uint16_t>});
   // Generic addresses of global memory are its addresses.
-  forms.push_back({"cvta.to.global.u64", "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
-  forms.push_back({"cvta.global.u64", "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+  for (const std::string space : {"global", "const", "param"}) {
+    for (const std::string direction : {"", "to."}) {
+      forms.push_back({"cvta." + direction + space + ".u64", "=8 8",
+                       unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+    }
+  }
+  for (const std::string space : {"shared", "shared::cta", "shared::cluster"}) {
+    forms.push_back({"cvta." + space + ".u64", "=8 8", unary<std::uint64_t, std::uint64_t, to_generic<kSharedWindow>>});
+    forms.push_back({"cvta.to." + space + ".u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kSharedWindow>>});
+  }
+  forms.push_back({"cvta.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, to_generic<kLocalWindow>>});
+  forms.push_back({"cvta.to.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kLocalWindow>>});
+  forms.push_back({"isspacep.global", "=p 8", is_space<MemorySpace::kGlobal>});
+  forms.push_back({"isspacep.local", "=p 8", is_space<MemorySpace::kLocal>});
+  forms.push_back({"isspacep.shared", "=p 8", is_space<MemorySpace::kShared>});
+  forms.push_back({"isspacep.shared::cta", "=p 8", is_space<MemorySpace::kShared>});
+  forms.push_back({"isspacep.shared::cluster", "=p 8", is_space<MemorySpace::kCluster>});
 }
 
 }  // namespace msa_ops::emulator::ptx

@@ -96,19 +96,21 @@ class Parser {
       module_.shared.push_back(variable());
     } else if (text == ".entry") {
       entry();
-    } else if (text == ".func" || text == ".global" || text == ".const" || text == ".alias") {
+    } else if (text == ".global" || text == ".const") {
+      (text == ".global" ? module_.global : module_.constant).push_back(variable());
+    } else if (text == ".func" || text == ".alias") {
       throw Unsupported(std::string(text), token.line);
     } else {
       fail("a directive");
     }
   }
 
-  // sm_90a and what came before: the instructions of later chips are not known here.
+  // What came before the chips of the table, and they; whether a chip runs it is for the launch to say.
   void check_target(int line) const {
     const std::string& target = module_.target;
     char* end = nullptr;
     const unsigned long number = target.compare(0, 3, "sm_") == 0 ? std::strtoul(target.c_str() + 3, &end, 10) : 0;
-    if (number == 0 || number > 90) throw Unsupported(".target " + target, line);
+    if (number == 0 || number > 107) throw Unsupported(".target " + target, line);
   }
 
   // .shared .align 16 .b8 name[16];  without a number in the brackets it is the dynamic shared memory.
@@ -129,8 +131,33 @@ class Parser {
       made.bytes = peek().is(']') ? 0 : width * integer();
       expect(']');
     }
+    if (accept('=')) initialize(made, width);
     expect(';');
     return made;
+  }
+
+  // = 3 or = {1, 2, 3}
+  void initialize(Variable& variable, unsigned width) {
+    const bool list = accept('{');
+    do {
+      if (list && peek().is('}')) break;
+      const bool negative = accept('-');
+      if (peek().kind != Token::Kind::kNumber) throw Unsupported("an initial value that is no number", peek().line);
+      const Term value = number(negative);
+      std::uint64_t bits = value.value;
+      if (value.kind == Term::Kind::kFloat64 && width == 4) {
+        double wide = 0;
+        std::memcpy(&wide, &bits, sizeof(wide));
+        const auto narrow = static_cast<float>(wide);
+        std::uint32_t word = 0;
+        std::memcpy(&word, &narrow, sizeof(word));
+        bits = word;
+      }
+      for (unsigned i = 0; i < width; ++i) variable.values.push_back(static_cast<unsigned char>(bits >> (8 * i)));
+    } while (list && accept(','));
+    if (list) expect('}');
+    if (variable.bytes == 0) variable.bytes = variable.values.size();
+    if (variable.values.size() > variable.bytes) fail("no more initial values than the variable has elements");
   }
 
   void entry() {
@@ -156,7 +183,16 @@ class Parser {
         } while (accept(','));
         if (directive == ".reqntid") made.required_threads = threads;
         else made.max_threads = threads[0] * threads[1] * threads[2];
-      } else if (directive == ".minnctapersm" || directive == ".maxnreg") {
+      } else if (directive == ".reqnctapercluster") {
+        made.required_cluster = {1, 1, 1};
+        unsigned i = 0;
+        do {
+          if (i == 3) fail("three numbers at most");
+          made.required_cluster[i++] = static_cast<unsigned>(integer());
+        } while (accept(','));
+      } else if (directive == ".explicitcluster") {
+        continue;
+      } else if (directive == ".minnctapersm" || directive == ".maxnreg" || directive == ".maxclusterrank") {
         integer();  // advice to the compiler
       } else if (directive == ".pragma") {
         next();
@@ -227,6 +263,7 @@ class Parser {
     const std::string_view text = peek().text;
     if (text == ".reg") return registers();
     if (text == ".shared") return entry_->shared.push_back(variable());
+    if (text == ".local") return entry_->local.push_back(variable());
     if (text == ".loc") return skip_line();
     if (text == ".pragma") {
       next(), next();
@@ -303,6 +340,11 @@ class Parser {
       Term address;
       address.kind = Term::Kind::kAddress;
       if (peek().kind == Token::Kind::kWord) address.terms.push_back(simple_term());
+      if (accept(',')) {  // [map, {coordinates}]
+        address.terms.push_back(simple_term());
+        expect(']');
+        return address;
+      }
       if (accept('+') || peek().is('-') || address.terms.empty()) {
         const bool negative = accept('-');
         address.value = negative ? ~integer() + 1 : integer();

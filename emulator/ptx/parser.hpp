@@ -8,7 +8,7 @@
 namespace msa_ops::emulator::ptx {
 
 // Throws PtxError for text that is not PTX, and Unsupported for declarations that the emulator does not execute
-// (functions, global and constant variables). Debug information is passed over.
+// (functions). Debug information is passed over.
 Module parse(std::string_view source);
 
 }  // namespace msa_ops::emulator::ptx

@@ -49,6 +49,7 @@ struct Variable {
   std::string name;
   std::uint64_t bytes;      // 0: the dynamic shared memory
   std::uint64_t alignment;
+  std::vector<unsigned char> values{};  // it starts with these, and zeros; of global and constant variables
 };
 
 struct Parameter {
@@ -69,7 +70,9 @@ struct Entry {
   std::array<unsigned, 3> required_threads{};  // .reqntid; 0: any
   unsigned max_threads = 0;                    // .maxntid; 0: any
   std::vector<Register> registers;
+  std::array<unsigned, 3> required_cluster{};  // .reqnctapercluster; 0: any
   std::vector<Variable> shared;  // declared in the body
+  std::vector<Variable> local;
   std::vector<Scope> scopes;
   std::vector<Statement> statements;
 };
@@ -77,6 +80,8 @@ struct Entry {
 struct Module {
   std::string target;
   std::vector<Variable> shared;
+  std::vector<Variable> global;
+  std::vector<Variable> constant;
   std::vector<Entry> entries;
 };
 

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
+
+#include "special.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
 
 int lowest(Mask lanes) { return __builtin_ctz(lanes); }
+
+constexpr unsigned kPatience = 8;  // turns of one path in a row while others could run
 
 }  // namespace
 
@@ -16,7 +22,9 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
       index_(index),
       initial_lanes_(lanes == kLanes ? kAllLanes : (Mask{1} << lanes) - 1),
       file_(kernel.register_bytes()),
-      special_(kSpecialRegisters.size() * kLanes * sizeof(std::uint32_t)),
+      special_(special_bytes() + kernel.shared_addresses().size() * (4 + 8) * kLanes),
+      local_(kernel.local_bytes() * kLanes),
+      local_written_(local_.size()),
       base_{file_.data(), kernel.constants().data(), special_.data()},
       defined_(kernel.registers().size()),
       counts_(kernel.instructions().size()) {}
@@ -25,54 +33,127 @@ void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
   in_flight_.reset(defined_.size());
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
+  std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
   live_ = initial_lanes_;
-  paths_.assign(1, {0, static_cast<std::uint32_t>(kernel_.instructions().size()), live_});
+  paths_.assign(1, {0, static_cast<std::uint32_t>(kernel_.instructions().size()), live_, 1, 0, 0});
+  now_ = 0;
+  next_id_ = 2;
   at_ = 0;
   parked_ = 0;
-  waiting_ = false;
-  const auto& shape = block_.shape();
-  auto* rows = reinterpret_cast<std::uint32_t(*)[kLanes]>(special_.data());
+  turns_ = 0;
+  waiting_ = again_ = gives_way_ = false;
+  awaited_ = nullptr;
+  copies_.reset();
+  bulk_groups_.reset(actor_warp());
+  const LaunchShape& shape = block_.shape();
+  const auto& index = block_.index();
+  const auto set = [&](Special which, std::uint32_t value) {
+    auto* row = reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(which));
+    std::fill(row, row + kLanes, value);
+  };
+  for (unsigned i = 0; i < 3; ++i) {
+    const auto at = [&](Special first) { return static_cast<Special>(static_cast<unsigned>(first) + i); };
+    set(at(Special::kBlockSizeX), shape.block[i]);
+    set(at(Special::kBlockX), index[i]);
+    set(at(Special::kGridX), shape.grid[i]);
+    set(at(Special::kClusterX), index[i] / shape.cluster[i]);
+    set(at(Special::kClustersX), shape.grid[i] / shape.cluster[i]);
+    set(at(Special::kBlockInClusterX), index[i] % shape.cluster[i]);
+    set(at(Special::kClusterSizeX), shape.cluster[i]);
+  }
+  set(Special::kRankInCluster, block_.rank());
+  set(Special::kBlocksOfCluster, shape.cluster_blocks());
+  set(Special::kWarp, index_);
+  set(Special::kWarps, block_.num_warps());
+  const std::uint64_t number = index[0] + std::uint64_t{shape.grid[0]} * (index[1] + std::uint64_t{shape.grid[1]} * index[2]);
+  const unsigned multiprocessors = block_.cluster().chip().multiprocessors;
+  set(Special::kMultiprocessor, static_cast<std::uint32_t>(number % multiprocessors));
+  set(Special::kMultiprocessors, multiprocessors);
+  set(Special::kDynamicShared, static_cast<std::uint32_t>(shape.dynamic_shared_memory));
+  const auto shared = static_cast<std::uint32_t>(block_.shared().size());
+  set(Special::kTotalShared, shared);
+  set(Special::kAggregateShared, shared * shape.cluster_blocks());
+  set(Special::kReservedSharedEnd, static_cast<std::uint32_t>(kernel_.shared_base()));
+  set(Special::kReservedSharedCap, static_cast<std::uint32_t>(kernel_.shared_base()));
+  *reinterpret_cast<Mask*>(special_.data() + offset_of(Special::kExplicitCluster)) =
+      shape.cluster_blocks() > 1 ? kAllLanes : 0;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     const unsigned thread = index_ * kLanes + lane;
     const Mask bit = Mask{1} << lane;
-    const std::uint32_t values[] = {
-        thread % shape.block[0],
-        thread / shape.block[0] % shape.block[1],
-        thread / shape.block[0] / shape.block[1],
-        shape.block[0],
-        shape.block[1],
-        shape.block[2],
-        block_.index()[0],
-        block_.index()[1],
-        block_.index()[2],
-        shape.grid[0],
-        shape.grid[1],
-        shape.grid[2],
-        lane,
-        index_,
-        (initial_lanes_ != 0 ? (shape.block[0] * shape.block[1] * shape.block[2] + kLanes - 1) / kLanes : 0),
-        bit,
-        bit - 1,
-        bit | (bit - 1),
-        ~(bit | (bit - 1)),
-        ~(bit - 1),
-        static_cast<std::uint32_t>(shape.dynamic_shared_memory),
+    const std::pair<Special, std::uint32_t> values[] = {
+        {Special::kThreadX, thread % shape.block[0]},
+        {Special::kThreadY, thread / shape.block[0] % shape.block[1]},
+        {Special::kThreadZ, thread / shape.block[0] / shape.block[1]},
+        {Special::kLane, lane},
+        {Special::kMaskEqual, bit},
+        {Special::kMaskLess, bit - 1},
+        {Special::kMaskLessEqual, bit | (bit - 1)},
+        {Special::kMaskGreater, ~(bit | (bit - 1))},
+        {Special::kMaskGreaterEqual, ~(bit - 1)},
     };
-    for (std::size_t i = 0; i < kSpecialRegisters.size(); ++i) rows[i][lane] = values[i];
+    for (const auto& [which, value] : values) {
+      reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(which))[lane] = value;
+    }
   }
+  // Addresses of shared variables, which hold the rank of the block.
+  const std::uint64_t rank = std::uint64_t{block_.rank()} << kernel_.rank_shift();
+  auto* row = reinterpret_cast<std::uint64_t*>(special_.data() + special_bytes());
+  for (const std::uint64_t address : kernel_.shared_addresses()) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      reinterpret_cast<std::uint32_t*>(row)[lane] = static_cast<std::uint32_t>(address + rank);
+      (row + kLanes / 2)[lane] = address + rank;
+    }
+    row += kLanes / 2 + kLanes;
+  }
+}
+
+void PtxWarp::refresh_clock() {
+  const std::uint64_t time = block_.cluster().executed() * 4 + executed_;
+  auto* narrow = reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(Special::kClock));
+  auto* high = reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(Special::kClockHigh));
+  auto* wide = reinterpret_cast<std::uint64_t*>(special_.data() + offset_of(Special::kClock64));
+  auto* timer = reinterpret_cast<std::uint64_t*>(special_.data() + offset_of(Special::kTimer));
+  auto* low = reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(Special::kTimerLow));
+  auto* rest = reinterpret_cast<std::uint32_t*>(special_.data() + offset_of(Special::kTimerHigh));
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    low[lane] = narrow[lane] = static_cast<std::uint32_t>(time);
+    rest[lane] = high[lane] = static_cast<std::uint32_t>(time >> 32);
+    wide[lane] = time;
+    timer[lane] = time;
+  }
+}
+
+std::byte* PtxWarp::local(std::uint64_t address, std::size_t bytes, bool write, int lane) {
+  const std::size_t all = kernel_.local_bytes();
+  const std::string what = std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
+  if (address % bytes != 0) throw Violation{FaultKind::kMisaligned, what, lane, address};
+  if (bytes > all || address > all - bytes) {
+    throw Violation{FaultKind::kOutOfBounds, what + "; the thread has " + std::to_string(all), lane, address};
+  }
+  const std::size_t start = static_cast<std::size_t>(lane) * all + address;
+  for (std::size_t at = start; at < start + bytes; ++at) {
+    if (write) local_written_[at] = 1;
+    else if (local_written_[at] == 0) {
+      throw Violation{FaultKind::kUninitializedLocal, "read of a byte that the thread has not written", lane, address};
+    }
+  }
+  return &local_[start];
 }
 
 WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& executed) {
   const std::vector<Instruction>& code = kernel_.instructions();
+  std::size_t tries = 0;  // paths in a row that wait
   while (executed < instructions) {
-    Path& path = paths_.back();
+    Path& path = paths_[now_];
     if (path.next >= code.size()) {
       leave(path.lanes);
     } else if (path.next == path.reconvergence) {
-      paths_.pop_back();  // the entry below continues here with all its lanes
+      remove(now_);  // the path that waits there continues with all its lanes
+      pick();
     } else {
       at_ = path.next++;
       ++executed;
+      executed_ = executed;
       try {
         step(code[at_]);
         ++counts_[at_];
@@ -82,36 +163,106 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       }
     }
     if (paths_.empty()) return State::kDone;
+    if (again_) {
+      again_ = false;
+      --executed;
+      --counts_[at_];
+      paths_[now_].next = at_;
+      const Mbarrier* awaited = awaited_;
+      awaited_ = nullptr;
+      const std::size_t others = runnable();
+      if (++tries < others && next_path()) continue;
+      if (others > 1) {
+        next_path();
+        block_.poll(index_);
+      } else if (awaited != nullptr) {
+        block_.wait_for(index_, *awaited);
+      } else {
+        block_.wait_for_cluster(index_);
+      }
+      return State::kWaiting;
+    }
+    if (gives_way_) {
+      gives_way_ = false;
+      next_path();
+      return State::kReady;
+    }
+    tries = 0;
     if (waiting_) {
       waiting_ = false;
       return State::kWaiting;
     }
   }
+  // Lanes may wait in a loop for others of their warp.
+  if (paths_.size() > 1 && ++turns_ >= kPatience) {
+    turns_ = 0;
+    next_path();
+  }
   return State::kReady;
 }
 
-// The path on top is at an instruction that wants lanes of other paths, and has done nothing of it. They may come to
-// the same place, or end, so they run first if they do not wait for this path. False if all of them have tried.
-bool PtxWarp::let_others_go_first() {
-  const std::size_t end = kernel_.instructions().size();
-  for (const Path& path : paths_) {
-    if (path.reconvergence != end) return false;
+std::size_t PtxWarp::runnable() const {
+  return static_cast<std::size_t>(
+      std::count_if(paths_.begin(), paths_.end(), [](const Path& path) { return path.waits_for == 0; }));
+}
+
+void PtxWarp::pick() {
+  turns_ = 0;
+  for (std::size_t i = paths_.size(); i-- > 0;) {
+    if (paths_[i].waits_for == 0) {
+      now_ = i;
+      return;
+    }
   }
-  const Path path{at_, paths_.back().reconvergence, paths_.back().lanes};
-  paths_.pop_back();
-  for (Path& other : paths_) {
-    if (other.next == at_) {
-      other.lanes |= path.lanes;
-      parked_ = 0;
+}
+
+bool PtxWarp::next_path() {
+  turns_ = 0;
+  for (std::size_t i = 1; i < paths_.size(); ++i) {
+    const std::size_t at = (now_ + i) % paths_.size();
+    if (paths_[at].waits_for == 0) {
+      now_ = at;
       return true;
     }
   }
-  paths_.insert(paths_.begin(), path);
-  return ++parked_ < paths_.size();
+  return false;
+}
+
+void PtxWarp::remove(std::size_t at) {
+  if (const std::uint32_t parent = paths_[at].parent; parent != 0) {
+    for (Path& path : paths_) {
+      if (path.id == parent) --path.waits_for;
+    }
+  }
+  paths_.erase(paths_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// The present path is at an instruction that wants lanes of other paths, and has done nothing of it. They may come to
+// the same place, or end, so they run first if they do not wait for this path. False if all of them have tried.
+bool PtxWarp::let_others_go_first() {
+  Path& path = paths_[now_];
+  path.next = at_;
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    Path& other = paths_[i];
+    if (i == now_ || other.next != at_ || other.waits_for != 0 || other.parent != path.parent ||
+        other.reconvergence != path.reconvergence) {
+      continue;
+    }
+    other.lanes |= path.lanes;
+    const std::uint32_t id = other.id;
+    remove(now_);
+    for (std::size_t at = 0; at < paths_.size(); ++at) {
+      if (paths_[at].id == id) now_ = at;
+    }
+    parked_ = 0;
+    return true;
+  }
+  if (!next_path()) return false;
+  return ++parked_ < 2 * paths_.size();
 }
 
 void PtxWarp::step(const Instruction& instruction) {
-  Mask lanes = paths_.back().lanes;
+  Mask lanes = paths_[now_].lanes;
   if (instruction.guard.present) {
     if ((lanes & ~defined_[instruction.guard.index]) != 0) report_uninitialized(instruction, lanes);
     lanes &= predicate(instruction.guard);
@@ -154,7 +305,7 @@ void PtxWarp::report_uninitialized(const Instruction& instruction, Mask lanes) c
 }
 
 void PtxWarp::branch(const Instruction& instruction, Mask taken) {
-  Path& path = paths_.back();
+  Path& path = paths_[now_];
   const Mask passed = path.lanes & ~taken;
   if (passed == 0) {
     path.next = instruction.target;
@@ -162,18 +313,32 @@ void PtxWarp::branch(const Instruction& instruction, Mask taken) {
   }
   const std::uint32_t fallthrough = path.next;
   const std::uint32_t meet = instruction.reconvergence;
-  // If the lanes meet where this path ends anyway, the entry below already waits there for all of them.
-  if (meet == path.reconvergence) paths_.pop_back();
-  else path.next = meet;
-  if (fallthrough != meet) paths_.push_back({fallthrough, meet, passed});
-  if (instruction.target != meet) paths_.push_back({instruction.target, meet, taken});
+  std::uint32_t parent = path.id;
+  // If the lanes meet where this path ends anyway, its own parent already waits there for all of them.
+  const bool replaced = meet == path.reconvergence;
+  if (replaced) parent = path.parent;
+  const std::uint32_t parts = (fallthrough != meet) + (instruction.target != meet);
+  if (replaced) {
+    for (Path& other : paths_) {
+      if (other.id == parent && parent != 0) other.waits_for += parts;
+    }
+    remove(now_);
+  } else {
+    path.next = meet;
+    path.waits_for += parts;
+  }
+  if (fallthrough != meet) paths_.push_back({fallthrough, meet, passed, next_id_++, parent, 0});
+  if (instruction.target != meet) paths_.push_back({instruction.target, meet, taken, next_id_++, parent, 0});
+  pick();
 }
 
 void PtxWarp::leave(Mask lanes) {
   live_ &= ~lanes;
   for (Path& path : paths_) path.lanes &= ~lanes;
-  paths_.erase(std::remove_if(paths_.begin(), paths_.end(), [](const Path& path) { return path.lanes == 0; }),
-               paths_.end());
+  for (std::size_t i = paths_.size(); i-- > 0;) {
+    if (paths_[i].lanes == 0) remove(i);
+  }
+  pick();
 }
 
 Place PtxWarp::place() const {

@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "../device/async.hpp"
+#include "../device/cluster.hpp"
 #include "../device/thread_block.hpp"
 #include "../matrix/product.hpp"
 #include "in_flight.hpp"
+#include "copies.hpp"
 #include "instruction.hpp"
 #include "kernel.hpp"
 
@@ -20,6 +23,7 @@ class PtxWarp : public WarpProgram {
   void start() override;
   State run(std::uint64_t instructions, std::uint64_t& executed) override;
   Place place() const override;
+  const std::uint32_t* pc() const override { return &at_; }
   void add_to(Counters& counters) const override;
 
   // ---- for handlers
@@ -43,6 +47,9 @@ class PtxWarp : public WarpProgram {
     Mask& mask = *out<Mask>(operand);
     mask = (mask & ~lanes) | (value & lanes);
   }
+  // Bytes of a lane's local memory; Violation as for shared memory.
+  std::byte* local(std::uint64_t address, std::size_t bytes, bool write, int lane);
+  void refresh_clock();  // the special registers that count time
   // The first destination of the present instruction has no defined value in these lanes.
   void leave_undefined(Mask lanes) { undefined_ = lanes; }
 
@@ -67,18 +74,38 @@ class PtxWarp : public WarpProgram {
   void branch(const Instruction& instruction, Mask taken);
   void leave(Mask lanes);         // these lanes have ended
   void wait() { waiting_ = true; }  // the turn ends after this instruction
+  // The present instruction has had no effect and is executed again: when the phase of the mbarrier or the barrier of
+  // the cluster is complete, or when everything else of the warp has had its chance.
+  void wait_for(const Mbarrier& barrier) {
+    again_ = true;
+    awaited_ = &barrier;
+  }
+  void wait_for_cluster() { again_ = true; }
+  void give_way() { gives_way_ = true; }  // the turn ends; other lanes of the warp come first
+  Ordering& ordering() { return block_.shared().ordering(); }
+  Origin origin() const { return {&kernel_, at_, block_.index(), static_cast<int>(index_)}; }
+  Copies& copies() { return copies_; }
+  BulkGroups& bulk_groups() { return bulk_groups_; }
+  unsigned actor_warp() const { return block_.actor_warp(index_); }
 
  private:
-  // Lanes that are together. Those of one entry wait for those of the entries above it, unless they meet again
-  // nowhere: paths whose reconvergence is the end of the kernel are independent of each other.
+  // Lanes that are together. A path that parted into others waits for them where they meet again, unless that is the
+  // end of the kernel: then they are independent. All paths that wait for none can run.
   struct Path {
     std::uint32_t next;
     std::uint32_t reconvergence;
     Mask lanes;
+    std::uint32_t id;
+    std::uint32_t parent;        // id; 0: none
+    std::uint32_t waits_for = 0; // paths
   };
   void step(const Instruction& instruction);
   bool let_others_go_first();
   void check_in_flight(const Instruction& instruction) const;
+  void remove(std::size_t at);
+  void pick();                  // a path that can run, the latest first
+  bool next_path();             // another one that can run; false if there is none
+  std::size_t runnable() const;
   [[noreturn]] void report_uninitialized(const Instruction& instruction, Mask lanes) const;
 
   const Kernel& kernel_;
@@ -87,9 +114,13 @@ class PtxWarp : public WarpProgram {
   const Mask initial_lanes_;
   std::vector<unsigned char> file_;      // registers
   std::vector<unsigned char> special_;   // special registers
+  std::vector<std::byte> local_;         // lane after lane
+  std::vector<unsigned char> local_written_;
   const unsigned char* base_[3];         // by Operand::Space
   std::vector<Mask> defined_;            // lanes that have written each register
   std::vector<Path> paths_;
+  std::size_t now_ = 0;                  // of paths_
+  std::uint32_t next_id_ = 1;
   std::vector<std::uint64_t> counts_;    // by instruction
   std::uint32_t at_ = 0;                 // the present instruction, or the last one
   Mask live_ = 0;
@@ -98,7 +129,14 @@ class PtxWarp : public WarpProgram {
   matrix::Order matrix_order_;
   RegistersInFlight in_flight_;
   WgmmaState wgmma_;
+  bool again_ = false;
+  bool gives_way_ = false;
+  const Mbarrier* awaited_ = nullptr;
   std::size_t parked_ = 0;               // paths in a row that could not go on
+  unsigned turns_ = 0;                   // in a row that one path took while others could run
+  Copies copies_;
+  BulkGroups bulk_groups_;
+  std::uint64_t executed_ = 0;           // instructions of this turn
   std::uint64_t global_read_ = 0;
   std::uint64_t global_written_ = 0;
 };

@@ -72,6 +72,9 @@ def emulate_ptx(
     parameters: Sequence[bytes],
     allocations: Sequence[tuple[int, int, bool, str]],
     max_instructions: int,
+    cluster: Sequence[int] = ...,
+    chip: str = ...,
+    seed: int | None = ...,
 ) -> EmulatorCounters: ...
 def emulate_launch(
     position: int,
@@ -79,6 +82,8 @@ def emulate_launch(
     allocations: Sequence[tuple[int, int, bool, str]],
     arguments: Sequence[int],
     max_instructions: int,
+    chip: str = ...,
+    seed: int | None = ...,
 ) -> EmulatorCounters: ...
 def ptx_parameters(ptx: str, entry: str) -> list[int]: ...
 def emulated_opcodes() -> list[str]: ...

@@ -57,6 +57,7 @@ CASES = {
         wrong="mov.b32 %r1, 7; st.shared.b8 [buffer], %r1;\nld.shared.b16 %h1, [buffer]; // here",
         right="mov.b32 %r1, 7; st.shared.b16 [buffer], %r1;\nld.shared.b16 %h1, [buffer];",
         lane=0,
+        threads=32,
     ),
     "shared_atomic": Case(
         "uninitialized shared memory",
@@ -120,12 +121,14 @@ CASES = {
         wrong="mov.b32 %r1, 0; st.shared.b32 [%r1], %r1; // here",
         right="mov.b32 %r1, 0; st.shared.b32 [buffer], %r1;",
         lane=0,
+        threads=32,
     ),
     "shared_alignment": Case(
         "misaligned",
         wrong="st.shared.b32 [buffer+2], %r0; // here",
         right="st.shared.b32 [buffer+4], %r0;",
         lane=0,
+        threads=32,
     ),
     "divergent_barrier": Case(
         "divergence",

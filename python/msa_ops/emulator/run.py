@@ -48,6 +48,9 @@ def run_ptx(
     shared_memory: int = 0,
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
+    cluster: int | Sequence[int] = 1,
+    chip: str = "sm_90a",
+    seed: int | None = None,
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -58,6 +61,8 @@ def run_ptx(
         None for a null pointer, or bytes.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: warp instructions after which the launch is given up.
+    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a.
+    seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
@@ -69,7 +74,8 @@ def run_ptx(
     allocations = _allocations(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
     shape = _three("grid", grid), _three("block", block)
-    return report_of(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, max_instructions))
+    options = (max_instructions, _three("cluster", cluster), chip, seed)
+    return report_of(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, *options))
 
 
 def run_compiled(
@@ -78,6 +84,8 @@ def run_compiled(
     args: Sequence[Any],
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
+    chip: str = "sm_90a",
+    seed: int | None = None,
 ) -> Report:
     """Runs the host launcher of a compiled kernel of this build, and executes what it launches from its PTX.
 
@@ -91,7 +99,7 @@ def run_compiled(
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
     slots = [_slot(i, value) for i, value in enumerate(args)]
-    return report_of(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions))
+    return report_of(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions, chip, seed))
 
 
 def _allocations(arguments: Sequence[Any], tensors: Mapping[str, Any] | None) -> list[Allocation]:

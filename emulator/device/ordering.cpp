@@ -1,0 +1,197 @@
+#include "ordering.hpp"
+
+#include <algorithm>
+
+namespace msa_ops::emulator {
+namespace {
+
+void join_clocks(std::vector<Clock>& into, const std::vector<Clock>& from) {
+  if (into.size() < from.size()) into.resize(from.size(), 0);
+  for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+}  // namespace
+
+void Knowledge::clear() {
+  seen.clear();
+  fenced.clear();
+}
+
+void Knowledge::join(const Knowledge& other) {
+  join_clocks(seen, other.seen);
+  join_clocks(fenced, other.fenced);
+}
+
+void Ordering::reset() {
+  for (State& state : states_) {
+    state.clock = 1;
+    state.known.clear();
+    state.at_fence.clear();
+    state.from_reads.clear();
+    state.own = {};
+    state.fence_used = false;
+  }
+  records_.assign(1, Record{});
+  memo_.fill({});
+  actors_ = warps_ * kActorsAWarp;
+  mbarrier_ = 0;
+}
+
+void Ordering::raise(std::vector<Clock>& clocks, Actor actor, Clock clock) {
+  if (clocks.size() <= actor) clocks.resize(actor + 1, 0);
+  clocks[actor] = std::max(clocks[actor], clock);
+}
+
+void Ordering::note_own_clock(State& state, unsigned warp) {
+  raise(state.known.seen, warp * kActorsAWarp, state.clock);
+}
+
+void Ordering::tick(State& state) {
+  ++state.clock;
+  state.own = {};
+}
+
+void Ordering::release(Knowledge& into) {
+  State& state = states_[warp_];
+  note_own_clock(state, warp_);
+  into.join(state.known);
+  tick(state);
+}
+
+void Ordering::acquire(unsigned warp, const Knowledge& from) { states_[warp].known.join(from); }
+
+void Ordering::acquire(Actor actor, Clock clock) { raise(states_[warp_].known.seen, actor, clock); }
+
+void Ordering::fence() {
+  State& state = states_[warp_];
+  state.known.join(state.from_reads);
+  note_own_clock(state, warp_);
+  state.at_fence = state.known;
+  state.fence_used = true;
+  tick(state);
+}
+
+void Ordering::fence_proxy() {
+  State& state = states_[warp_];
+  note_own_clock(state, warp_);
+  join_clocks(state.known.fenced, state.known.seen);
+  tick(state);
+}
+
+void Ordering::publish(Knowledge& location, bool is_release) {
+  State& state = states_[warp_];
+  if (is_release) release(location);
+  else if (state.fence_used) location.join(state.at_fence);
+}
+
+void Ordering::take_up(const Knowledge& location, bool is_acquire) {
+  State& state = states_[warp_];
+  (is_acquire ? state.known : state.from_reads).join(location);
+}
+
+Actor Ordering::add_actor() { return actors_++; }
+
+AccessId Ordering::push(const Record& record) {
+  records_.push_back(record);
+  return static_cast<AccessId>(records_.size() - 1);
+}
+
+AccessId Ordering::make_own(bool strong) {
+  State& state = states_[warp_];
+  Record made;
+  made.actor = warp_ * kActorsAWarp;
+  made.clock = state.clock;
+  made.warp = warp_;
+  made.strong = strong;
+  made.pc = pc();
+  return state.own[strong ? 1 : 0] = push(made);
+}
+
+AccessId Ordering::of_work(Actor actor, Clock clock, bool generic_proxy) {
+  Record made;
+  made.actor = actor;
+  made.clock = clock;
+  made.warp = warp_;
+  made.asynchronous = !generic_proxy;
+  made.pc = pc();
+  return push(made);
+}
+
+AccessId Ordering::of_mbarrier() {
+  if (mbarrier_ == 0) {
+    Record made;
+    made.mbarrier = true;
+    mbarrier_ = push(made);
+  }
+  return mbarrier_;
+}
+
+Ordering::Verdict Ordering::judge(AccessId id, bool strong, bool asynchronous, bool earlier_writes) const {
+  for (; id != 0; id = records_[id].next) {
+    const Record& one = records_[id];
+    if (one.mbarrier) return Verdict::kMbarrier;
+    if (one.strong && strong) continue;
+    if (!seen(one.actor, one.clock)) return Verdict::kRace;
+    if (asynchronous && earlier_writes && !one.asynchronous && !fenced(one.actor, one.clock)) return Verdict::kUnfenced;
+  }
+  return Verdict::kOrdered;
+}
+
+const Ordering::Record& Ordering::culprit(AccessId id, bool strong) const {
+  for (AccessId at = id; at != 0; at = records_[at].next) {
+    const Record& one = records_[at];
+    if (!(one.strong && strong) && !seen(one.actor, one.clock)) return one;
+  }
+  return records_[id];
+}
+
+AccessId Ordering::add(AccessId before, AccessId one) {
+  if (before == 0 || before == one) return one;
+  Memo& memo = memo_[(before * 31 + one) % memo_.size()];
+  if (memo.before == before && memo.one == one) return memo.result;
+  AccessId list = 0;
+  bool is_in = false;
+  for (AccessId at = before; at != 0; at = records_[at].next) {
+    const Record& old = records_[at];
+    const Record& added = records_[one];
+    if (old.actor == added.actor && old.clock == added.clock && old.strong == added.strong) is_in = true;
+    else if (seen(old.actor, old.clock)) continue;  // whoever follows this access follows that one too
+    Record copy = old;
+    copy.next = list;
+    list = push(copy);
+  }
+  AccessId result = list;
+  if (!is_in) {
+    if (list == 0) {
+      result = one;
+    } else {
+      Record copy = records_[one];
+      copy.next = list;
+      result = push(copy);
+    }
+  }
+  memo = {before, one, result};
+  return result;
+}
+
+void Ordering::compact(std::vector<AccessId>& live) {
+  live.resize(records_.size(), 0);
+  for (std::size_t id = records_.size(); id-- > 1;) {
+    if (live[id] != 0 && records_[id].next != 0) live[records_[id].next] = 1;
+  }
+  std::vector<Record> kept{Record{}};
+  for (std::size_t id = 1; id < records_.size(); ++id) {
+    if (live[id] == 0) continue;
+    Record record = records_[id];
+    record.next = record.next != 0 ? live[record.next] : 0;
+    kept.push_back(record);
+    live[id] = static_cast<AccessId>(kept.size() - 1);
+  }
+  live[0] = 0;
+  mbarrier_ = mbarrier_ != 0 ? live[mbarrier_] : 0;
+  records_ = std::move(kept);
+  memo_.fill({});
+  for (State& state : states_) state.own = {};
+}
+
+}  // namespace msa_ops::emulator

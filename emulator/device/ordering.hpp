@@ -1,0 +1,134 @@
+// Who has seen what: vector clocks of everything that acts on the shared memory of a cluster.
+//
+// Actors are the warps, the queues of asynchronous work that each warp waits for itself, and the mbarriers, on which
+// other asynchronous work ends. What an actor does between two of its releases has one clock value. An access A is
+// ordered before an access of warp W if W has seen A's actor at A's clock or later.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fault.hpp"
+
+namespace msa_ops::emulator {
+
+using Actor = std::uint32_t;
+using Clock = std::uint32_t;
+using AccessId = std::uint32_t;  // 0: none
+
+// What somebody has seen: by any order, and by an order with a proxy fence on the way.
+struct Knowledge {
+  std::vector<Clock> seen;
+  std::vector<Clock> fenced;
+
+  void clear();
+  void join(const Knowledge& other);
+};
+
+class Ordering {
+ public:
+  // The work of one warp that is waited for by groups.
+  enum class Queue { kCopies = 1, kBulk = 2, kMatrix = 3 };
+
+  explicit Ordering(unsigned warps) : warps_(warps), states_(warps) {}
+  void reset();
+
+  // ---- the warp whose instructions are being executed; `pc` is where it keeps its present instruction
+  void set_current(unsigned warp, const std::uint32_t* pc) {
+    warp_ = warp;
+    pc_ = pc;
+  }
+  unsigned current() const { return warp_; }
+  std::uint32_t pc() const { return pc_ != nullptr ? *pc_ : 0; }
+
+  // ---- order that the present warp makes
+  void release(Knowledge& into);                    // hands on what it has seen and done
+  void acquire(const Knowledge& from) { acquire(warp_, from); }
+  void acquire(unsigned warp, const Knowledge& from);
+  void acquire(Actor actor, Clock clock);           // it has waited for that
+  void fence();                                     // of the memory model, any scope
+  void fence_proxy();                               // between the generic and the asynchronous proxy
+  // A strong write publishes what came before a fence, or before itself if it is a release; a strong read takes that
+  // up at a fence, or at once if it is an acquire.
+  void publish(Knowledge& location, bool is_release);
+  void take_up(const Knowledge& location, bool is_acquire);
+
+  Actor add_actor();  // until reset
+  Actor actor(unsigned warp, Queue queue) const { return warp * kActorsAWarp + static_cast<Actor>(queue); }
+  Actor actor(unsigned warp) const { return warp * kActorsAWarp; }
+  bool fenced(Actor actor, Clock clock) const { return at(states_[warp_].known.fenced, actor) >= clock; }
+  bool seen(Actor actor, Clock clock) const {
+    return actor == warp_ * kActorsAWarp || at(states_[warp_].known.seen, actor) >= clock;
+  }
+  bool has_fenced() const { return states_[warp_].fence_used; }  // the present warp, by fence()
+  Clock clock() const { return states_[warp_].clock; }
+
+  // ---- accesses
+  // What the present warp does now in the generic proxy; `strong`: atomics, volatile and relaxed accesses.
+  AccessId own(bool strong) {
+    const AccessId id = states_[warp_].own[strong ? 1 : 0];
+    return id != 0 ? id : make_own(strong);
+  }
+  // An access of asynchronous work that ends with `clock` of `actor`. It is in the generic proxy for cp.async.
+  AccessId of_work(Actor actor, Clock clock, bool generic_proxy);
+  AccessId of_mbarrier();  // marks bytes that are an mbarrier
+
+  // Whether the present warp's access, in the asynchronous proxy or not, may follow all of the accesses `id`.
+  enum class Verdict { kOrdered, kRace, kUnfenced, kMbarrier };
+  Verdict judge(AccessId id, bool strong, bool asynchronous, bool earlier_writes) const;
+  // The set of accesses `before` and `one`, without those that `one` follows anyway.
+  AccessId add(AccessId before, AccessId one);
+
+  struct Record {
+    Actor actor = 0;
+    Clock clock = 0;
+    AccessId next = 0;  // more accesses of the same set
+    std::uint32_t pc = 0;
+    unsigned warp = 0;  // that did it or asked for it
+    bool strong = false;
+    bool asynchronous = false;  // proxy
+    bool mbarrier = false;
+  };
+  const Record& record(AccessId id) const { return records_[id]; }
+  // The record of the set that the present warp has not seen, for messages.
+  const Record& culprit(AccessId id, bool strong) const;
+
+  // Records are forgotten when there are many: `live[id]` on entry says which are in use, on return their new ids.
+  bool crowded() const { return records_.size() > kManyRecords; }
+  std::size_t num_records() const { return records_.size(); }
+  void compact(std::vector<AccessId>& live);
+
+ private:
+  static constexpr unsigned kActorsAWarp = 4;
+  static constexpr std::size_t kManyRecords = 1U << 18;
+  struct State {
+    Clock clock = 1;
+    Knowledge known;
+    Knowledge at_fence;   // what a strong write hands on
+    Knowledge from_reads; // what the next fence takes up
+    std::array<AccessId, 2> own{};
+    bool fence_used = false;
+  };
+  static Clock at(const std::vector<Clock>& clocks, Actor actor) { return actor < clocks.size() ? clocks[actor] : 0; }
+  static void raise(std::vector<Clock>& clocks, Actor actor, Clock clock);
+  AccessId make_own(bool strong);
+  AccessId push(const Record& record);
+  void note_own_clock(State& state, unsigned warp);
+  void tick(State& state);
+
+  unsigned warps_;
+  std::vector<State> states_;
+  std::vector<Record> records_{Record{}};
+  Actor actors_ = 0;
+  unsigned warp_ = 0;
+  const std::uint32_t* pc_ = nullptr;
+  struct Memo {
+    AccessId before = 0, one = 0, result = 0;
+  };
+  std::array<Memo, 256> memo_{};
+  AccessId mbarrier_ = 0;
+};
+
+}  // namespace msa_ops::emulator

@@ -1,0 +1,131 @@
+// Clusters of thread blocks, fences, and what the hardware is told about caches and registers.
+#include <string>
+
+#include "addresses.hpp"
+#include "lanes.hpp"
+#include "opcodes.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+void want_all(PtxWarp& warp, Mask lanes) {
+  if (const Mask missing = warp.live() & ~lanes; missing != 0) {
+    throw Violation{FaultKind::kDivergence, "the lane is not at the barrier that others of its warp have reached",
+                    __builtin_ctz(missing)};
+  }
+}
+
+template <bool aligned>
+void cluster_arrive(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  if (aligned) want_all(warp, lanes);
+  warp.block().cluster().note_event();
+  warp.block().cluster().barrier().arrive(warp.actor_warp(), lanes, warp.live(), i.order != Order::kRelaxed);
+}
+
+template <bool aligned>
+void cluster_wait(PtxWarp& warp, const Instruction&, Mask lanes) {
+  if (aligned) want_all(warp, lanes);
+  if (!warp.block().cluster().barrier().passed(warp.actor_warp(), lanes, true)) warp.wait_for_cluster();
+}
+
+std::uint64_t rank_of(PtxWarp& warp, std::uint64_t rank, int lane) {
+  if (rank >= warp.block().cluster().size()) {
+    throw Violation{FaultKind::kOutOfBounds,
+                    "block " + std::to_string(rank) + " of a cluster of " + std::to_string(warp.block().cluster().size()),
+                    lane};
+  }
+  return rank;
+}
+
+// The address of the same variable in another block of the cluster.
+template <bool generic>
+void mapa(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const unsigned shift = warp.kernel().rank_shift();
+  const std::uint64_t own = (std::uint64_t{1} << shift) - 1;
+  for_lanes(lanes, [&](unsigned lane) {
+    std::uint64_t address = warp.value(i.operands[1], lane);
+    if (generic && space_of(address) != MemorySpace::kCluster) {
+      throw Violation{FaultKind::kOutOfBounds, "a generic address that is not one of shared memory",
+                      static_cast<int>(lane), address};
+    }
+    address = (address & own) | rank_of(warp, warp.value(i.operands[2], lane), static_cast<int>(lane)) << shift;
+    warp.set_value(i.operands[0], lane, generic ? address + kSharedWindow : address);
+  });
+}
+
+template <bool generic>
+void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  auto* out = warp.out<std::uint32_t>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) {
+    std::uint64_t address = warp.value(i.operands[1], lane);
+    if (generic) space_of(address);
+    out[lane] = static_cast<std::uint32_t>(address >> warp.kernel().rank_shift());
+  });
+}
+
+void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
+void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(); }
+void fence_mbarriers(PtxWarp& warp, const Instruction&, Mask) { warp.block().mbarriers().fence_init(); }
+void nothing(PtxWarp&, const Instruction&, Mask) {}
+void give_way(PtxWarp& warp, const Instruction&, Mask) { warp.give_way(); }
+
+void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  want_all(warp, lanes);
+  const std::uint64_t count = warp.value(i.operands[0], static_cast<unsigned>(__builtin_ctz(lanes)));
+  if (count < 24 || count > 256 || count % 8 != 0) {
+    throw Violation{FaultKind::kBarrier, std::to_string(count) + " registers; accepted: multiples of 8 from 24 to 256"};
+  }
+}
+
+void policy(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  for_lanes(lanes, [&](unsigned lane) { warp.set_value(i.operands[0], lane, 0); });
+}
+
+}  // namespace
+
+void add_cluster_forms(Forms& forms) {
+  for (const std::string order : {"", ".release", ".relaxed"}) {
+    forms.push_back({"barrier.cluster.arrive" + order, "", cluster_arrive<false>});
+    forms.push_back({"barrier.cluster.arrive" + order + ".aligned", "", cluster_arrive<true>});
+  }
+  for (const std::string order : {"", ".acquire"}) {
+    forms.push_back({"barrier.cluster.wait" + order, "", cluster_wait<false>});
+    forms.push_back({"barrier.cluster.wait" + order + ".aligned", "", cluster_wait<true>});
+  }
+  forms.push_back({"mapa.shared::cluster.u32", "=4 4 4", mapa<false>});
+  forms.push_back({"mapa.shared::cluster.u64", "=8 8 4", mapa<false>});
+  forms.push_back({"mapa.u64", "=8 8 4", mapa<true>});
+  forms.push_back({"getctarank.shared::cluster.u32", "=4 4", rank_of_address<false>});
+  forms.push_back({"getctarank.shared::cluster.u64", "=4 8", rank_of_address<false>});
+  forms.push_back({"getctarank.u64", "=4 8", rank_of_address<true>});
+  for (const std::string order : {"acq_rel", "sc", "acquire", "release"}) {
+    for (const std::string scope : {"cta", "cluster", "gpu", "sys"}) {
+      forms.push_back({"fence." + order + "." + scope, "", fence});
+    }
+  }
+  for (const std::string level : {"cta", "gl", "sys"}) forms.push_back({"membar." + level, "", fence});
+  for (const std::string space : {"", ".shared::cta", ".shared::cluster"}) {
+    forms.push_back({"fence.proxy.async" + space, "", fence_proxy});
+  }
+  forms.push_back({"fence.proxy.async.global", "", nothing});
+  forms.push_back({"fence.proxy.alias", "", nothing});
+  forms.push_back({"fence.mbarrier_init.release.cluster", "", fence_mbarriers});
+  forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
+  forms.push_back({"griddepcontrol.wait", "", nothing});
+  forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers});
+  forms.push_back({"setmaxnreg.dec.sync.aligned.u32", "4", set_registers});
+  forms.push_back({"nanosleep.u32", "4", give_way});
+  for (const std::string what : {"prefetch.global.L1", "prefetch.global.L2", "prefetch.L1", "prefetch.L2",
+                                 "prefetchu.L1", "prefetch.global", "prefetch.tensormap",
+                                 "prefetch.param.tensormap", "prefetch.const.tensormap"}) {
+    forms.push_back({what, "A", nothing, MemorySpace::kGeneric});
+  }
+  for (const std::string first : {"evict_last", "evict_normal", "evict_first", "evict_unchanged"}) {
+    for (const std::string second : {"", ".L2::evict_first", ".L2::evict_unchanged"}) {
+      forms.push_back({"createpolicy.fractional.L2::" + first + second + ".b64", "=8 4?", policy});
+      forms.push_back({"createpolicy.range.global.L2::" + first + second + ".b64", "=8 A 4 4", policy, MemorySpace::kGlobal});
+    }
+  }
+}
+
+}  // namespace msa_ops::emulator::ptx
