@@ -74,8 +74,20 @@ def run_ptx(
     allocations = _allocations(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
     shape = _three("grid", grid), _three("block", block)
-    options = (max_instructions, _three("cluster", cluster), chip, seed)
-    return report_of(_C.emulate_ptx(ptx, entry, *shape, shared_memory, parameters, allocations, *options))
+    return report_of(
+        _C.emulate_ptx(
+            ptx,
+            entry,
+            *shape,
+            shared_memory,
+            parameters,
+            allocations,
+            max_instructions,
+            _three("cluster", cluster),
+            chip,
+            seed,
+        )
+    )
 
 
 def run_compiled(
