@@ -33,6 +33,7 @@ SignatureReader::SignatureReader(py::object tensor_type, py::object parameter_ty
     throw std::invalid_argument("tensor_type: its exchange functions are not of DLPack 1");
   }
   api_ = api;
+  is_neg_ = tensor_type_.attr("is_neg");
 }
 
 py::object SignatureReader::read(py::handle record, const py::tuple& names, const py::tuple& written, py::handle outs,
@@ -58,6 +59,11 @@ py::object SignatureReader::read(py::handle record, const py::tuple& names, cons
       if (spans.size() > before) spans[before].written = true;
     }
   }
+  append_overlaps(spans, bytes);
+  return py::bytes(bytes);
+}
+
+void SignatureReader::append_overlaps(const std::vector<Span>& spans, std::string& bytes) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if ((spans[i].written || spans[j].written) && spans[i].begin < spans[j].end && spans[j].begin < spans[i].end) {
@@ -68,22 +74,31 @@ py::object SignatureReader::read(py::handle record, const py::tuple& names, cons
       }
     }
   }
-  return py::bytes(bytes);
+}
+
+bool SignatureReader::is_tensor(py::handle value) const {
+  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr()));
+  return type == tensor_type_.ptr() || type == parameter_type_.ptr();
+}
+
+std::uintptr_t SignatureReader::current_stream(int device) const {
+  void* stream = nullptr;
+  if (api_->current_stream(kCuda, device, &stream) != 0) throw py::error_already_set();
+  return reinterpret_cast<std::uintptr_t>(stream);
 }
 
 // Every value starts with a letter for its kind and says its own length, so that no two calls share their bytes.
 bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
                              std::vector<Span>& spans) const {
   PyObject* object = value.ptr();
-  const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  if (type == tensor_type_.ptr() || type == parameter_type_.ptr()) {
+  if (is_tensor(value)) {
     if (grad_enabled) {
       const py::object flag = py::reinterpret_steal<py::object>(PyObject_GetAttr(object, requires_grad_.ptr()));
       if (!flag) throw py::error_already_set();
       if (flag.ptr() == Py_True) return false;
     }
     // A negated view shows other values than its memory holds; DLPack would pass over that.
-    const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(object, is_neg_.ptr()));
+    const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), object));
     if (!negated) throw py::error_already_set();
     if (negated.ptr() == Py_True) return false;
     dlpack::Tensor tensor{};

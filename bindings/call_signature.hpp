@@ -25,19 +25,26 @@ class SignatureReader {
   pybind11::object read(pybind11::handle record, const pybind11::tuple& names, const pybind11::tuple& written,
                         pybind11::handle outs, std::int64_t alignment, bool grad_enabled) const;
 
- private:
   struct Span {  // bytes that a tensor may touch, and whether the op writes them
     std::uintptr_t begin;
     std::uintptr_t end;
     bool written;
   };
+  // The pieces of `read`: one value, with its span if it is a tensor; false if it is not for the short way.
   bool append(pybind11::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
               std::vector<Span>& spans) const;
+  // Where spans that are written meet others.
+  static void append_overlaps(const std::vector<Span>& spans, std::string& bytes);
+  bool is_tensor(pybind11::handle value) const;
+  // The stream that the framework uses on a device of CUDA.
+  std::uintptr_t current_stream(int device) const;
+
+ private:
 
   pybind11::object tensor_type_;
   pybind11::object parameter_type_;
   pybind11::str requires_grad_{"requires_grad"};
-  pybind11::str is_neg_{"is_neg"};
+  pybind11::object is_neg_;  // method of the tensor type
   const dlpack::ExchangeApi* api_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "call_replays.hpp"
 #include "call_signature.hpp"
 #include "code_object_bindings.hpp"
 #include "compiled_kernels.hpp"
@@ -54,6 +55,14 @@ PYBIND11_MODULE(_C, m) {
       .def("read", &msa_ops::SignatureReader::read, py::arg("record"), py::arg("names"), py::arg("written"), py::arg("outs"),
            py::arg("alignment"), py::arg("grad_enabled"),
            "The call's metadata as bytes, or None if it is not a plain call.");
+
+  py::class_<msa_ops::CallReplays>(m, "CallReplays")
+      .def(py::init<const msa_ops::SignatureReader&, std::vector<std::string>, std::vector<std::string>, std::int64_t>(),
+           py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"))
+      .def("run", &msa_ops::CallReplays::run, "Launches a call that was made before: True, None, or what has to be made.")
+      .def("run_with", &msa_ops::CallReplays::run_with, "The same with what had to be made.")
+      .def("remember", &msa_ops::CallReplays::remember, "Keeps the launches of a call; False if that is not possible.")
+      .def("__len__", &msa_ops::CallReplays::size);
 
   msa_ops::add_emulator(m);
   msa_ops::add_code_objects(m);

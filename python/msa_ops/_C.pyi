@@ -28,6 +28,45 @@ def find_kernel(name: str) -> int: ...
 def launch_kernel(position: int, device: int, stream: int, arguments: Sequence[int]) -> None: ...
 def record_launch(position: int, arguments: Sequence[int]) -> list[RecordedLaunch]: ...
 
+class CallReplays:
+    def __init__(
+        self, reader: SignatureReader, names: Sequence[str], written: Sequence[str], alignment: int
+    ) -> None: ...
+    def run(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outs: tuple[Any, ...] | None,
+        wish: str | None,
+        grad_enabled: bool,
+        generation: int,
+    ) -> Any: ...
+    def run_with(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outs: tuple[Any, ...] | None,
+        wish: str | None,
+        grad_enabled: bool,
+        made: tuple[Any, ...],
+        made_workspace: Any,
+    ) -> None: ...
+    def remember(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outs: tuple[Any, ...] | None,
+        wish: str | None,
+        grad_enabled: bool,
+        generation: int,
+        made: tuple[Any, ...],
+        made_workspace: Any,
+        device: int,
+        launches: Sequence[tuple[int, tuple[int, ...]]],
+        missing: Any,
+    ) -> bool: ...
+    def __len__(self) -> int: ...
+
 class SignatureReader:
     def __init__(self, tensor_type: type, parameter_type: type) -> None: ...
     def read(

@@ -12,6 +12,7 @@ LIMIT_US = 10.0  # from Python to the launch
 CALLS, ROUNDS = 50, 40
 
 
+@torch.no_grad()
 def test_host_time_of_a_call(target: Target, case: Case) -> None:
     """Through the public function's path with outputs given, the device far from saturated."""
     import msa_ops

@@ -7,7 +7,7 @@ import functools
 import torch
 
 from msa_ops import _C
-from msa_ops.launch_arguments import bits, pointer, require_aligned
+from msa_ops.launch_arguments import bits, note, pointer, require_aligned
 from msa_ops.registry import virtual
 
 __all__ = ["bits", "launch", "pointer", "require_aligned"]
@@ -30,4 +30,6 @@ def launch(name: str, device: torch.device, *values: int) -> None:
     if index is None:  # memory of an emulated chip
         return virtual.launch(name, values)
     stream: int = torch._C._cuda_getCurrentRawStream(index)
-    _C.launch_kernel(position(name), index, stream, values)
+    at = position(name)
+    _C.launch_kernel(at, index, stream, values)
+    note(at, values)

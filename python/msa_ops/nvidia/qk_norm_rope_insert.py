@@ -44,7 +44,7 @@ def start(a: Args, outs: tuple[Tensor, ...], config: kernel.Config, parts: int) 
     """Launches one configuration with the heads of each token dealt out to `parts` thread blocks."""
     q, index_q = outs
     table = a.cos_sin_cache
-    table_at, table_stride = table.data_ptr(), table.stride(0)
+    table_at, table_stride = pointer(table), table.stride(0)
     flags = (
         kernel.WIDE_WEIGHTS * (a.q_weight.dtype is torch.float32)
         + kernel.WIDE_POSITIONS * (a.positions.dtype is torch.int64)
@@ -55,18 +55,18 @@ def start(a: Args, outs: tuple[Tensor, ...], config: kernel.Config, parts: int) 
     launch(
         _kernel(config),
         a.qkv.device,
-        a.qkv.data_ptr(),
-        q.data_ptr(),
-        index_q.data_ptr(),
-        a.kv_cache.data_ptr(),
+        pointer(a.qkv),
+        pointer(q),
+        pointer(index_q),
+        pointer(a.kv_cache),
         pointer(a.index_cache),
         _weight(a.q_weight),
         _weight(a.k_weight),
         _weight(a.index_q_weight),
         _weight(a.index_k_weight),
         table_at,
-        a.positions.data_ptr(),
-        a.slot_mapping.data_ptr(),
+        pointer(a.positions),
+        pointer(a.slot_mapping),
         pointer(a.k_scale),
         pointer(a.v_scale),
         pointer(a.index_k_scale),
@@ -123,4 +123,4 @@ def _weight(value: Tensor | None) -> int:
         return 0
     if value.stride(0) != 1:
         raise ValueError(f"norm weights: stride {value.stride(0)}; accepted: 1")
-    return value.data_ptr()
+    return pointer(value)

@@ -26,7 +26,7 @@ def start(a: Args, outs: tuple[Tensor, ...], config: kernel.Config) -> None:
         a.scores.device,
         pointer(a.scores),
         pointer(a.num_blocks),
-        pointer(ids),
+        pointer(outs[0]),
         a.num_blocks.stride(0),
         a.scores.stride(0),
         a.scores.stride(1),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from msa_ops import _C
+from msa_ops.launch_arguments import Launch, record
 from msa_ops.registry import overrides, plugins, selection, trace, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.backend import Backend
@@ -90,9 +91,17 @@ class Dispatcher:
         return READER.read(call, self.names, self.spec.mutates, outs, ALIGNMENT, grad_enabled)
 
     def run_signed(
-        self, call: Any, signature: bytes | None, backend: str | None, outs: tuple[Tensor, ...] | None
+        self,
+        call: Any,
+        signature: bytes | None,
+        backend: str | None,
+        outs: tuple[Tensor, ...] | None,
+        launched: Callable[[Plan, tuple[Tensor, ...], list[Launch]], None] | None = None,
     ) -> tuple[Tensor, ...]:
-        """`run` of a call whose signature is known; without one nothing is remembered."""
+        """`run` of a call whose signature is known; without one nothing is remembered.
+
+        launched: told what a compiled backend launched, where the same call would launch the same again.
+        """
         plugins.load_once()
         override = overrides.current(self.spec.name, backend)
         chip = virtual.current()
@@ -112,7 +121,17 @@ class Dispatcher:
             call.workspace = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=plan.device)
         if chip is not None and plan.device.type == "cpu":
             return self._run_on(chip, plan.backend, call, outs)
-        return execute(plan.backend, self.spec, call, outs)
+        if launched is None or not self._may_repeat(plan, override):
+            return execute(plan.backend, self.spec, call, outs)
+        with record() as launches:
+            results = execute(plan.backend, self.spec, call, outs)
+        launched(plan, results, launches)
+        return results
+
+    def _may_repeat(self, plan: Plan, override: overrides.Override) -> bool:
+        """Whether nothing but the call decides what is launched, and nothing else wants to know of it."""
+        own = plan.backend.compiled and not plan.backend.functional and plan.device.type == "cuda"
+        return own and override.source in ("automatic", "the call") and Dispatcher._trace is None
 
     def _run_on(
         self, chip: virtual.Chip, backend: Backend, call: Any, outs: tuple[Tensor, ...] | None

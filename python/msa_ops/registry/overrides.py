@@ -91,6 +91,11 @@ def _check_ops(wishes: Mapping[str, object], source: str) -> None:
         raise UnknownOpError(f"{source}: unknown op {', '.join(unknown)}; known: {', '.join(STORE.ops())}")
 
 
+def in_context() -> bool:
+    """Whether a context asks for backends; what the call and the environment say is not looked at."""
+    return bool(_context.get())
+
+
 def current(op: str, call: str | None = None) -> Override:
     """The override in force for a call of `op` whose `backend` argument is `call`."""
     context = _context.get()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from msa_ops.registry.dispatch import Dispatcher
+from msa_ops import _C
+from msa_ops.launch_arguments import Launch
+from msa_ops.registry import overrides
+from msa_ops.registry.dispatch import ALIGNMENT, READER, Dispatcher, Plan
 from msa_ops.registry.op import OpSpec
 from msa_ops.registry.store import STORE
 
@@ -18,11 +21,26 @@ NAMESPACE = "msa_ops"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # must live as long as the process
 
 
+class Missing(NamedTuple):
+    """What a call has to make before its kernels can be launched."""
+
+    results: tuple[tuple[torch.Size, torch.dtype], ...]
+    workspace_bytes: int
+    device: torch.device
+
+    def make(self) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        results = tuple(torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.results)
+        if not self.workspace_bytes:
+            return results, None
+        return results, torch.empty(self.workspace_bytes, dtype=torch.uint8, device=self.device)
+
+
 class Op:
     """A registered op, called as torch would call it.
 
     Under torch.compile, modes, tensor subclasses, the profiler or autograd the call goes through torch's dispatcher and
-    is one node there. Otherwise it goes straight to the registry, which saves the dispatcher's cost.
+    is one node there. Otherwise it goes straight to the registry, which saves the dispatcher's cost; and a call like
+    one before it, on a compiled backend, goes straight to the launch.
     """
 
     def __init__(self, spec: OpSpec, dispatcher: Dispatcher) -> None:
@@ -35,6 +53,8 @@ class Op:
         self._compiles_through_out = len(spec.outputs) == 1 and bool(spec.mutates)
         arguments = {argument.name: argument for argument in self._functional._schema.arguments}
         self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
+        names = list(spec.args.__dataclass_fields__)
+        self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT)
 
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
@@ -49,13 +69,29 @@ class Op:
             if len(outs) != len(names):
                 raise ValueError(f"out: {len(outs)} tensors; accepted: {len(names)} ({', '.join(names)})")
         if not torch.compiler.is_compiling() and _is_plain_eager():
+            grad, generation = torch.is_grad_enabled(), STORE.generation
+            if not overrides.in_context():
+                done = self.replays.run(args, kwargs, outs, backend, grad, generation)
+                if done is True:
+                    return out
+                if done is not None:
+                    made, workspace = done.make()
+                    self.replays.run_with(args, kwargs, outs, backend, grad, made, workspace)
+                    return out if out is not None else made[0] if len(made) == 1 else made
             call = self.spec.args(*args, **kwargs)
             self._convert_values(call)
-            signature = self.dispatcher.signature(call, outs, torch.is_grad_enabled())
+            signature = self.dispatcher.signature(call, outs, grad)
             if signature is not None:
                 if backend is not None and type(backend) is not str:
                     backend = _convert("backend", backend, str)
-                results = self.dispatcher.run_signed(call, signature, backend, outs)
+                given = call.workspace if self.dispatcher.has_workspace else None
+
+                def launched(plan: Plan, results: tuple[Tensor, ...], launches: list[Launch]) -> None:
+                    made = results if outs is None else ()
+                    workspace = call.workspace if self.dispatcher.has_workspace and given is None else None
+                    self._remember(args, kwargs, outs, backend, grad, generation, plan, made, workspace, launches)
+
+                results = self.dispatcher.run_signed(call, signature, backend, outs, launched)
                 return out if out is not None else results[0] if len(results) == 1 else results
             self.dispatcher.require_tensors(call)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
@@ -68,6 +104,30 @@ class Op:
             return self._functional(*args, **kwargs, backend=backend)
         self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
         return out
+
+    def _remember(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outs: tuple[Tensor, ...] | None,
+        backend: str | None,
+        grad: bool,
+        generation: int,
+        plan: Plan,
+        made: tuple[Tensor, ...],
+        workspace: Tensor | None,
+        launches: list[Launch],
+    ) -> None:
+        """Keeps what a call launched for calls like it."""
+        missing = None
+        if made or workspace is not None:
+            if not all(result.is_contiguous() for result in made):
+                return
+            shapes = tuple((result.shape, result.dtype) for result in made)
+            missing = Missing(shapes, 0 if workspace is None else workspace.numel(), plan.device)
+        self.replays.remember(
+            args, kwargs, outs, backend, grad, generation, made, workspace, plan.device.index, launches, missing
+        )
 
     def _convert_values(self, call: Any) -> None:
         """What torch does with values that are not of the schema's types: converts or refuses them."""
