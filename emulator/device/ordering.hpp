@@ -30,7 +30,7 @@ struct Knowledge {
 class Ordering {
  public:
   // The work of one warp that is waited for by groups.
-  enum class Queue { kCopies = 1, kBulk = 2, kMatrix = 3 };
+  enum class Queue { kCopies = 1, kBulk = 2, kMatrix = 3, kTensorLoads = 4, kTensorStores = 5 };
 
   explicit Ordering(unsigned warps) : warps_(warps), states_(warps) {}
   void reset();
@@ -101,7 +101,7 @@ class Ordering {
   void compact(std::vector<AccessId>& live);
 
  private:
-  static constexpr unsigned kActorsAWarp = 4;
+  static constexpr unsigned kActorsAWarp = 6;
   static constexpr std::size_t kManyRecords = 1U << 18;
   struct State {
     Clock clock = 1;

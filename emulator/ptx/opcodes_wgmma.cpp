@@ -216,10 +216,23 @@ void gather_shared(const SharedTile& tile, Element element, bool mn_major, unsig
   else matrix::transpose(numbers, rows, k, out);
 }
 
-struct AsyncReader {
-  explicit AsyncReader(PtxWarp& warp) : warp(warp) {}
-  const std::byte* at(std::uint32_t address) { return warp.block().shared().read(address, kChunk, -1); }
-  PtxWarp& warp;
+// Reads shared memory through the asynchronous proxy until the warp's present group has been waited for.
+class AsyncReader {
+ public:
+  explicit AsyncReader(PtxWarp& warp)
+      : shared_(warp.block().shared()),
+        window_(std::uint64_t{warp.block().rank()} << warp.kernel().rank_shift()),
+        access_(warp.ordering().of_work(work_of(warp), static_cast<Clock>(warp.wgmma().group() + 1), false)) {}
+  const std::byte* at(std::uint32_t address) {
+    shared_.will_read(window_ + address, kChunk, kChunk, access_, -1);
+    return shared_.bytes(window_ + address, kChunk);
+  }
+  static Actor work_of(PtxWarp& warp) { return warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kMatrix); }
+
+ private:
+  SharedMemory& shared_;
+  std::uint64_t window_;
+  AccessId access_;
 };
 
 template <typename Number>
@@ -331,6 +344,7 @@ void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (committed <= kept) return;
   warp.in_flight().land(RegistersInFlight::Use::kSum, committed - kept);
   warp.in_flight().land(RegistersInFlight::Use::kOperand, committed - kept);
+  warp.ordering().acquire(AsyncReader::work_of(warp), static_cast<Clock>(committed - kept));
 }
 
 // ---- forms

@@ -38,7 +38,7 @@ def copy_in(bytes_a_thread: int, threads: int = 128) -> str:
     return (
         "shl.b64 %rd20, %rd15, 4; add.s64 %rd20, %rd20, %rd0;\n"
         "shl.b32 %r2, %r0, 4; mov.u32 %r3, buffer; add.s32 %r2, %r2, %r3;\n"
-        f"{steps}bar.sync 0;\n"
+        f"{steps}fence.proxy.async; bar.sync 0;\n"
     )
 
 
@@ -280,6 +280,17 @@ RULES = {
         "descriptor",
         "or.b64 %rd24, %rd24, 0x2000000000000; FENCE\nS // here\nCOMMIT WAIT0",
         "FENCE\nS\nCOMMIT WAIT0",
+    ),
+    "memory_overwritten": (
+        "race",
+        "FENCE S COMMIT bar.sync 0; setp.eq.u32 %p2, %r0, 0;\n@%p2 st.shared.b32 [buffer+64], %r0; // here\nWAIT0",
+        "FENCE S COMMIT WAIT0 bar.sync 0; setp.eq.u32 %p2, %r0, 0;\n@%p2 st.shared.b32 [buffer+64], %r0;",
+    ),
+    "proxy_fence": (
+        "missing proxy fence",
+        "setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.b32 [buffer+64], 0; bar.sync 0; FENCE\nS // here\nCOMMIT WAIT0",
+        "setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.b32 [buffer+64], 0; fence.proxy.async; bar.sync 0; FENCE\nS\n"
+        "COMMIT WAIT0",
     ),
     "lanes": (
         "divergence",
