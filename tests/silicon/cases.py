@@ -11,6 +11,7 @@ from torch import Tensor
 
 import msa_ops  # noqa: F401  (registers the ops)
 from msa_ops.registry import STORE
+from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec
 
 
@@ -28,6 +29,12 @@ class Case:
 
     def args(self, seed: int) -> Any:
         return self.spec.generate(seed, device="cuda", **self.dims)
+
+    def accepted(self, backend: str) -> bool:
+        """Whether this GPU's backend takes the case."""
+        record = next(record for record in STORE.backends(self.op) if record.name == backend)
+        platform = platforms.of_device(torch.device("cuda"))
+        return not record.call_refusals(platform, self.spec.facts(self.spec.generate(0, **self.dims)))
 
 
 LONGEST = 8192  # tokens, of ragged cases

@@ -59,51 +59,69 @@ class Op:
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
     ) -> Any:
-        outs = None
-        if out is not None:
-            outs = (out,) if isinstance(out, Tensor) else tuple(out)
-            names = self.spec.outputs
-            for each in outs:
-                if not isinstance(each, Tensor):
-                    raise ValueError(f"out: {type(each).__name__}; accepted: tensors ({', '.join(names)})")
-            if len(outs) != len(names):
-                raise ValueError(f"out: {len(outs)} tensors; accepted: {len(names)} ({', '.join(names)})")
         if not torch.compiler.is_compiling() and _is_plain_eager():
-            grad, generation = torch.is_grad_enabled(), STORE.generation
-            if not overrides.in_context():
-                done = self.replays.run(args, kwargs, outs, backend, grad, generation)
-                if done is True:
-                    return out
-                if done is not None:
-                    made, workspace = done.make()
-                    self.replays.run_with(args, kwargs, outs, backend, grad, made, workspace)
-                    return out if out is not None else made[0] if len(made) == 1 else made
-            call = self.spec.args(*args, **kwargs)
-            self._convert_values(call)
-            signature = self.dispatcher.signature(call, outs, grad)
-            if signature is not None:
-                if backend is not None and type(backend) is not str:
-                    backend = _convert("backend", backend, str)
-                given = call.workspace if self.dispatcher.has_workspace else None
-
-                def launched(plan: Plan, results: tuple[Tensor, ...], launches: list[Launch]) -> None:
-                    made = results if outs is None else ()
-                    workspace = call.workspace if self.dispatcher.has_workspace and given is None else None
-                    self._remember(args, kwargs, outs, backend, grad, generation, plan, made, workspace, launches)
-
-                results = self.dispatcher.run_signed(call, signature, backend, outs, launched)
-                return out if out is not None else results[0] if len(results) == 1 else results
-            self.dispatcher.require_tensors(call)
+            if overrides.in_context():
+                return self._first_call(args, kwargs, out, backend)
+            outs = out if out is None or type(out) is tuple else (out,)
+            grad = torch.is_grad_enabled()
+            done = self.replays.run(args, kwargs, outs, backend, grad, STORE.generation)
+            if done is True:
+                return out
+            if done is None:
+                return self._first_call(args, kwargs, out, backend)
+            made, workspace = done.make()
+            self.replays.run_with(args, kwargs, outs, backend, grad, made, workspace)
+            return out if out is not None else made[0] if len(made) == 1 else made
+        outs = self._given(out)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
             call = self.spec.args(*args, **kwargs)
             if all(getattr(call, name) is None for name in self.spec.mutates):
                 outs = self.spec.meta(call)
                 self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
                 return outs[0]
+        return self._through_torch(args, kwargs, out, backend)
+
+    def _given(self, out: Any) -> tuple[Tensor, ...] | None:
+        """The results to fill. Raises ValueError for anything but as many tensors as the op has results."""
+        if out is None:
+            return None
+        outs = (out,) if isinstance(out, Tensor) else tuple(out)
+        names = self.spec.outputs
+        for each in outs:
+            if not isinstance(each, Tensor):
+                raise ValueError(f"out: {type(each).__name__}; accepted: tensors ({', '.join(names)})")
+        if len(outs) != len(names):
+            raise ValueError(f"out: {len(outs)} tensors; accepted: {len(names)} ({', '.join(names)})")
+        return outs
+
+    def _through_torch(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, backend: str | None) -> Any:
+        outs = self._given(out)
         if outs is None:
             return self._functional(*args, **kwargs, backend=backend)
         self._out(*args, **kwargs, backend=backend, **dict(zip(self.spec.outputs, outs, strict=True)))
         return out
+
+    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, backend: str | None) -> Any:
+        """A call of this metadata for the first time, or one that is not kept."""
+        outs = self._given(out)
+        grad, generation = torch.is_grad_enabled(), STORE.generation
+        call = self.spec.args(*args, **kwargs)
+        self._convert_values(call)
+        signature = self.dispatcher.signature(call, outs, grad)
+        if signature is None:
+            self.dispatcher.require_tensors(call)
+            return self._through_torch(args, kwargs, out, backend)
+        if backend is not None and type(backend) is not str:
+            backend = _convert("backend", backend, str)
+        given = call.workspace if self.dispatcher.has_workspace else None
+
+        def launched(plan: Plan, results: tuple[Tensor, ...], launches: list[Launch]) -> None:
+            made = results if outs is None else ()
+            workspace = call.workspace if self.dispatcher.has_workspace and given is None else None
+            self._remember(args, kwargs, outs, backend, grad, generation, plan, made, workspace, launches)
+
+        results = self.dispatcher.run_signed(call, signature, backend, outs, launched)
+        return out if out is not None else results[0] if len(results) == 1 else results
 
     def _remember(
         self,
