@@ -111,6 +111,14 @@ void add_emulator(py::module_& m) {
       },
       py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
   m.def(
+      "emulated_forms",
+      [] {
+        std::vector<std::pair<std::string, std::string>> forms;
+        for (const auto& form : emulator::ptx::all_forms()) forms.emplace_back(form.opcode, form.operands);
+        return forms;
+      },
+      "Opcode and operands of every instruction, as emulator/ptx/instruction.hpp writes them.");
+  m.def(
       "emulated_opcodes",
       [] {
         std::vector<std::string> names;

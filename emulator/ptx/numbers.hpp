@@ -10,6 +10,7 @@
 namespace msa_ops::emulator::ptx {
 
 constexpr std::uint32_t kNan32 = 0x7fffffff;
+constexpr std::uint64_t kNan64 = 0x7fffffffffffffff;
 constexpr std::uint16_t kNan16 = 0x7fff;  // of f16 and of bf16
 constexpr std::uint8_t kNanE4m3 = 0x7f;
 

@@ -15,8 +15,13 @@ void add_integer_forms(Forms& forms);
 void add_float_forms(Forms& forms);
 void add_half_forms(Forms& forms);
 void add_approximate_forms(Forms& forms);
+void add_rounded_forms(Forms& forms);
+void add_rare_integer_forms(Forms& forms);
+void add_rare_compare_forms(Forms& forms);
 void add_compare_forms(Forms& forms);
 void add_convert_forms(Forms& forms);
+void add_narrow_conversion_forms(Forms& forms);
+void add_general_conversion_forms(Forms& forms);  // last of the conversions
 void add_move_forms(Forms& forms);
 void add_memory_forms(Forms& forms);
 void add_atomic_forms(Forms& forms);

@@ -53,6 +53,10 @@ class PtxWarp : public WarpProgram {
   // The first destination of the present instruction has no defined value in these lanes.
   void leave_undefined(Mask lanes) { undefined_ = lanes; }
 
+  // The condition code of extended-precision arithmetic, a bit a lane.
+  Mask carry() const { return carry_; }
+  void set_carry(Mask carry) { carry_ = carry; }
+
   ThreadBlock& block() { return block_; }
   const Kernel& kernel() const { return kernel_; }
   unsigned index() const { return index_; }
@@ -125,6 +129,7 @@ class PtxWarp : public WarpProgram {
   std::uint32_t at_ = 0;                 // the present instruction, or the last one
   Mask live_ = 0;
   Mask undefined_ = 0;
+  Mask carry_ = 0;
   bool waiting_ = false;
   matrix::Order matrix_order_;
   RegistersInFlight in_flight_;

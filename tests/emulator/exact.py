@@ -133,6 +133,6 @@ def operands(form: Format, count: int, size: int = 600, seed: int = 0) -> list[N
     for i in range(count):
         anything = rng.integers(0, 2 * form.sign_bit, size, dtype=form.dtype)
         near = rng.integers(one - 6 * least, one + 6 * least, size, dtype=form.dtype)
-        near |= (rng.integers(0, 2, size) * form.sign_bit).astype(form.dtype)
+        near |= rng.integers(0, 2, size, dtype=form.dtype) * form.dtype.type(form.sign_bit)
         arrays.append(np.concatenate([pairs[i] if i < 2 else rng.permutation(pairs[0]), anything, near]))
     return arrays
