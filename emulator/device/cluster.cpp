@@ -74,7 +74,14 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
   if (state == WarpProgram::State::kDone) {
     --live_warps_;
     block.end(warp);
-    if (block.ended()) async_.finish_of(&block);
+    if (block.ended()) {
+      async_.finish_of(&block);
+      try {
+        block.tensor_memory().finish();
+      } catch (const Violation& violation) {
+        throw Fault(violation, program.place());
+      }
+    }
   } else if (budget == 0) {
     throw Fault({FaultKind::kLimit, "the launch took more instructions than it may; does this warp spin?"},
                 program.place());
@@ -158,9 +165,15 @@ void Cluster::report_deadlock() const {
 
 void Cluster::forget_old_accesses() {
   std::vector<AccessId> live(ordering_.num_records(), 0);
-  for (const auto& block : blocks_) block->shared().collect(live);
+  for (const auto& block : blocks_) {
+    block->shared().collect(live);
+    block->tensor_memory().collect(live);
+  }
   ordering_.compact(live);
-  for (const auto& block : blocks_) block->shared().replace(live);
+  for (const auto& block : blocks_) {
+    block->shared().replace(live);
+    block->tensor_memory().replace(live);
+  }
 }
 
 void Cluster::add_to(Counters& counters) const {

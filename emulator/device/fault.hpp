@@ -23,7 +23,8 @@ enum class FaultKind {
   kMbarrier,    // an mbarrier used against its rules
   kAsync,       // an asynchronous operation used against its rules
   kExited,      // shared memory of a block that has ended
-  kTensorMemory,
+  kTensorMemory,  // used against its rules, or leaked
+  kUninitializedTensor,
   kDeadlock,
   kDescriptor,  // an operand that says how a matrix instruction is to be done is wrong
   kInFlight,    // a register that asynchronous work still uses
@@ -46,6 +47,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kMbarrier: return "mbarrier";
     case FaultKind::kAsync: return "asynchronous operation";
     case FaultKind::kExited: return "exited block";
+    case FaultKind::kUninitializedTensor: return "uninitialized tensor memory";
     case FaultKind::kTensorMemory: return "tensor memory";
     case FaultKind::kDeadlock: return "deadlock";
     case FaultKind::kDescriptor: return "descriptor";

@@ -15,6 +15,7 @@ ThreadBlock::ThreadBlock(const Program& program, const LaunchShape& shape, const
       rank_(rank),
       shared_(program.shared_base() + (static_cast<std::uint64_t>(rank) << program.rank_shift()),
               program.static_shared_memory() + shape.dynamic_shared_memory, cluster.ordering(), program),
+      tensor_memory_(cluster.chip().tensor_memory_columns, cluster.ordering(), program),
       mbarriers_(shared_, cluster.ordering()) {
   const unsigned threads = shape.threads();
   const unsigned size = program.warp_size();
@@ -26,6 +27,7 @@ ThreadBlock::ThreadBlock(const Program& program, const LaunchShape& shape, const
 void ThreadBlock::start(std::array<unsigned, 3> index) {
   index_ = index;
   shared_.forget();
+  tensor_memory_.start();
   mbarriers_.reset();
   barriers_.reset(num_warps(), cluster_.ordering(), actor_warp(0));
   waits_.assign(num_warps(), {});
@@ -105,7 +107,7 @@ std::string ThreadBlock::describe_wait(unsigned warp) const {
   switch (waits_[warp].kind) {
     case Wait::Kind::kMbarrier: return mbarriers_.describe(*waits_[warp].barrier);
     case Wait::Kind::kCluster: return cluster_.barrier().describe();
-    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes";
+    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes, or for tensor memory";
     case Wait::Kind::kNone: break;
   }
   return "nothing";

@@ -13,6 +13,7 @@
 #include "mbarrier.hpp"
 #include "program.hpp"
 #include "shared_memory.hpp"
+#include "tensor_memory.hpp"
 
 namespace msa_ops::emulator {
 
@@ -30,6 +31,8 @@ class ThreadBlock {
   const std::array<unsigned, 3>& index() const { return index_; }
   const GlobalMemory& global() const { return global_; }
   SharedMemory& shared() { return shared_; }
+  TensorMemory& tensor_memory() { return tensor_memory_; }
+  const TensorMemory& tensor_memory() const { return tensor_memory_; }
   Barriers& barriers() { return barriers_; }
   Mbarriers& mbarriers() { return mbarriers_; }
   Cluster& cluster() { return cluster_; }
@@ -76,6 +79,7 @@ class ThreadBlock {
   Cluster& cluster_;
   const unsigned rank_;
   SharedMemory shared_;
+  TensorMemory tensor_memory_;
   Barriers barriers_;
   Mbarriers mbarriers_;
   std::array<unsigned, 3> index_{};

@@ -14,7 +14,6 @@ class RegistersInFlight {
     kSum,         // wgmma reads and writes it
     kOperand,     // wgmma reads it
     kTensorLoad,  // tcgen05.ld writes it
-    kTensorStore, // tcgen05.st reads it
   };
   struct State {
     Use use = Use::kNone;
@@ -45,14 +44,13 @@ class RegistersInFlight {
     list_.erase(std::remove_if(list_.begin(), list_.end(), landed), list_.end());
   }
 
-  static bool stops_reading(Use use) { return use == Use::kSum || use == Use::kTensorLoad; }
+  static bool stops_reading(Use use) { return use == Use::kSum; }
 
   static const char* describe(Use use) {
     switch (use) {
       case Use::kSum: return "is an accumulator of a wgmma that wgmma.wait_group has not waited for";
       case Use::kOperand: return "is an operand of a wgmma that wgmma.wait_group has not waited for";
       case Use::kTensorLoad: return "is loaded by a tcgen05.ld that tcgen05.wait::ld has not waited for";
-      case Use::kTensorStore: return "is stored by a tcgen05.st that tcgen05.wait::st has not waited for";
       case Use::kNone: break;
     }
     return "";
@@ -61,6 +59,11 @@ class RegistersInFlight {
  private:
   std::vector<State> states_;
   std::vector<std::uint32_t> list_;
+};
+
+// What tcgen05 keeps of a warp: numbers of its loads and stores, and of the commits of its matrix work.
+struct TensorWork {
+  std::uint32_t loads = 0, stores = 0, commits = 0;
 };
 
 // What wgmma keeps of a warp: groups of work, and which registers were touched since the last wgmma.fence.

@@ -10,6 +10,7 @@
 
 #include "control_flow.hpp"
 #include "error.hpp"
+#include "features.hpp"
 #include "opcodes.hpp"
 #include "parser.hpp"
 #include "special.hpp"
@@ -120,6 +121,7 @@ class Preparation {
     const std::string name = statement.opcode + vector_suffix(statement);
     const Form* form = find_form(name);
     if (form == nullptr) throw Unsupported(name, line_);
+    if (!target_has(kernel_.target(), name)) throw PtxError("`" + name + "` is not supported on .target " + kernel_.target(), line_);
     if (statement.opcode.compare(0, 6, "wgmma.") == 0) kernel_.uses_wgmma_ = true;
     made_ = {};
     made_.form = form;
@@ -152,11 +154,19 @@ class Preparation {
     kernel_.instructions_.push_back(made_);
   }
 
-  // wgmma with A in registers, mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
+  // wgmma with A in registers, tcgen05.mma with A in tensor memory or with a mask, mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
   static std::string vector_suffix(const Statement& statement) {
     if (statement.opcode.compare(0, 16, "wgmma.mma_async.") == 0 && statement.operands.size() > 1 &&
         statement.operands[1].kind == Term::Kind::kVector) {
       return " a" + std::to_string(statement.operands[1].terms.size());
+    }
+    if (statement.opcode.compare(0, 12, "tcgen05.mma.") == 0) {
+      std::string suffix;
+      if (statement.operands.size() > 1 && statement.operands[1].kind == Term::Kind::kAddress) suffix = " ta";
+      for (const Term& term : statement.operands) {
+        if (term.kind == Term::Kind::kVector) suffix += " m" + std::to_string(term.terms.size());
+      }
+      return suffix;
     }
     if (statement.opcode.compare(0, 4, "mov.") != 0 || statement.operands.size() != 2) return "";
     const Term& first = statement.operands[0];

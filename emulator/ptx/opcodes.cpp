@@ -15,14 +15,15 @@ bool is_implied(std::string_view modifier) {
   static const std::unordered_set<std::string_view> implied{
       "nc",      "ca",      "cg",      "cs",      "lu",      "cv",  "wb",  "wt",  "weak",
       "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio", "cta", "cluster", "gpu", "sys"};
-  return implied.count(modifier) != 0 || modifier.substr(0, 4) == "L1::" || modifier.substr(0, 4) == "L2::";
+  return implied.count(modifier) != 0 || modifier.substr(0, 4) == "L1::" || modifier.substr(0, 4) == "L2::" ||
+         modifier.substr(0, 11) == "collector::";
 }
 
 std::string without_implied(const std::string& opcode) {
   const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
   static const std::unordered_set<std::string_view> kinds{
       "ld", "st", "atom", "red", "ldmatrix", "stmatrix", "mbarrier", "cp", "prefetch", "prefetchu", "mapa",
-      "getctarank", "clusterlaunchcontrol"};
+      "getctarank", "clusterlaunchcontrol", "tcgen05"};
   if (kinds.count(kind) == 0) return opcode;
   std::string kept;
   for (std::size_t at = 0; at < opcode.size();) {
@@ -54,6 +55,8 @@ const Forms& all_forms() {
              add_mma_forms,
              add_matrix_move_forms,
              add_wgmma_forms,
+             add_tensor_memory_forms,
+             add_tcgen05_mma_forms,
              add_mbarrier_forms,
              add_async_forms,
              add_cluster_forms,

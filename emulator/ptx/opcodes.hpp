@@ -30,6 +30,8 @@ void add_control_forms(Forms& forms);
 void add_mma_forms(Forms& forms);
 void add_matrix_move_forms(Forms& forms);
 void add_wgmma_forms(Forms& forms);
+void add_tensor_memory_forms(Forms& forms);
+void add_tcgen05_mma_forms(Forms& forms);
 void add_mbarrier_forms(Forms& forms);
 void add_async_forms(Forms& forms);
 void add_cluster_forms(Forms& forms);

@@ -32,6 +32,7 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
 void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
   in_flight_.reset(defined_.size());
+  tensor_work_ = {};
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
   std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
   live_ = initial_lanes_;
@@ -41,7 +42,7 @@ void PtxWarp::start() {
   at_ = 0;
   parked_ = 0;
   turns_ = 0;
-  waiting_ = again_ = gives_way_ = false;
+  waiting_ = again_ = polls_ = gives_way_ = false;
   awaited_ = nullptr;
   copies_.reset();
   bulk_groups_.reset(actor_warp());
@@ -172,7 +173,9 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       awaited_ = nullptr;
       const std::size_t others = runnable();
       if (++tries < others && next_path()) continue;
-      if (others > 1) {
+      const bool polls = polls_;
+      polls_ = false;
+      if (others > 1 || polls) {
         next_path();
         block_.poll(index_);
       } else if (awaited != nullptr) {
@@ -282,11 +285,17 @@ void PtxWarp::step(const Instruction& instruction) {
   if (undefined_ != 0) defined_[instruction.destinations[0]] &= ~undefined_;
 }
 
-void PtxWarp::check_in_flight(const Instruction& instruction) const {
+// Registers that a tcgen05.ld writes are waited for by whoever touches them: PTX wants a tcgen05.wait::ld before, but
+// kernels known to be right go without, because ptxas keeps track of registers.
+void PtxWarp::check_in_flight(const Instruction& instruction) {
   const auto check = [&](std::uint32_t index, bool reads) {
-    const RegistersInFlight::Use use = in_flight_.of(index).use;
-    if (use == RegistersInFlight::Use::kNone || (reads && !RegistersInFlight::stops_reading(use))) return;
-    throw Violation{FaultKind::kInFlight, name_of(index) + " " + RegistersInFlight::describe(use)};
+    const RegistersInFlight::State state = in_flight_.of(index);
+    if (state.use == RegistersInFlight::Use::kTensorLoad) {
+      in_flight_.land(state.use, state.group + 1);
+      ordering().acquire(ordering().actor(actor_warp(), Ordering::Queue::kTensorLoads), static_cast<Clock>(state.group));
+    } else if (state.use != RegistersInFlight::Use::kNone && !(reads && !RegistersInFlight::stops_reading(state.use))) {
+      throw Violation{FaultKind::kInFlight, name_of(index) + " " + RegistersInFlight::describe(state.use)};
+    }
   };
   for (const std::uint32_t source : instruction.sources) check(source, true);
   for (const std::uint32_t destination : instruction.destinations) check(destination, false);

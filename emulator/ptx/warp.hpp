@@ -71,6 +71,7 @@ class PtxWarp : public WarpProgram {
   RegistersInFlight& in_flight() { return in_flight_; }
   WgmmaState& wgmma() { return wgmma_; }
   const WgmmaState& wgmma() const { return wgmma_; }
+  TensorWork& tensor_work() { return tensor_work_; }
   Mask defined(std::uint32_t index) const { return defined_[index]; }
   void define(std::uint32_t index) { defined_[index] = kAllLanes; }
   const std::string& name_of(std::uint32_t index) const { return kernel_.registers()[index].name; }
@@ -85,6 +86,7 @@ class PtxWarp : public WarpProgram {
     awaited_ = &barrier;
   }
   void wait_for_cluster() { again_ = true; }
+  void wait_for_tensor_memory() { again_ = polls_ = true; }
   void give_way() { gives_way_ = true; }  // the turn ends; other lanes of the warp come first
   Ordering& ordering() { return block_.shared().ordering(); }
   Origin origin() const { return {&kernel_, at_, block_.index(), static_cast<int>(index_)}; }
@@ -105,7 +107,7 @@ class PtxWarp : public WarpProgram {
   };
   void step(const Instruction& instruction);
   bool let_others_go_first();
-  void check_in_flight(const Instruction& instruction) const;
+  void check_in_flight(const Instruction& instruction);
   void remove(std::size_t at);
   void pick();                  // a path that can run, the latest first
   bool next_path();             // another one that can run; false if there is none
@@ -134,7 +136,9 @@ class PtxWarp : public WarpProgram {
   matrix::Order matrix_order_;
   RegistersInFlight in_flight_;
   WgmmaState wgmma_;
+  TensorWork tensor_work_;
   bool again_ = false;
+  bool polls_ = false;
   bool gives_way_ = false;
   const Mbarrier* awaited_ = nullptr;
   std::size_t parked_ = 0;               // paths in a row that could not go on

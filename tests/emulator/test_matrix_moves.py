@@ -7,8 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from msa_ops.emulator import EmulatorFault
-from tests.emulator.programs import kernel, line_of, run
-from tests.emulator.programs import run_ptx as launch
+from msa_ops.emulator import run_ptx as launch
+from tests.emulator.programs import kernel, line_of
+
+
+def run(body: str, *arrays: NDArray[np.generic], declarations: str = "", chip: str = "sm_100a") -> None:
+    text = kernel(body, len(arrays), declarations).replace("sm_90a", chip)
+    launch(text, "k", 1, 32, list(arrays), chip=chip)
+
 
 BUFFER = ".shared .align 128 .b8 buffer[1024];"
 LANE = np.arange(32)

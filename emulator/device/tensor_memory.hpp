@@ -1,0 +1,79 @@
+// Tensor memory of one thread block: 128 lanes of 32-bit columns, allocated by columns, which knows what of it has a
+// value and by whom it was last used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ordering.hpp"
+#include "program.hpp"
+
+namespace msa_ops::emulator {
+
+class TensorMemory {
+ public:
+  static constexpr unsigned kLanes = 128;
+  static constexpr unsigned kUnit = 32;  // columns that an allocation is a multiple of
+
+  TensorMemory(unsigned columns, Ordering& ordering, const Program& program);
+
+  void start();         // at the start of a block: nothing is allocated
+  void finish() const;  // at its end: Violation for what is still allocated
+
+  unsigned columns() const { return columns_; }
+
+  // ---- allocation
+  // The first column of so many free ones beside each other, or -1 if there are none now. Violation if the block has
+  // given up its right to allocate.
+  int allocate(unsigned columns);
+  void deallocate(unsigned first, unsigned columns);
+  void relinquish();
+  void use_group(unsigned blocks);  // Violation if the block has used groups of another size
+
+  // ---- access: a range of lanes by a range of columns. `pipe` names the actor of the access's own pipeline, whose
+  // earlier work it follows without more ado; 0: none.
+  struct Range {
+    unsigned lane, lanes, column, columns;
+  };
+  void will_read(const Range& range, AccessId access, Actor pipe);
+  void will_write(const Range& range, AccessId access, Actor pipe);
+
+  std::uint32_t* lane(unsigned lane) { return data_.data() + std::size_t{lane} * columns_; }
+
+  void collect(std::vector<AccessId>& live) const;
+  void replace(const std::vector<AccessId>& now);
+
+ private:
+  static constexpr unsigned kPart = 16;  // lanes that have one history
+  static constexpr unsigned kParts = kLanes / kPart;
+  struct Cell {
+    AccessId write = 0;
+    AccessId reads = 0;
+    std::uint32_t pc = 0;         // of the last write
+    std::uint16_t has_value = 0;  // a bit a lane
+  };
+
+  template <bool writes>
+  void use(const Range& range, AccessId access, Actor pipe);
+  // The first access of the set that neither the present warp nor the pipeline follows; 0: none.
+  AccessId unordered(AccessId id, Actor pipe) const;
+  void check_allocated(const Range& range) const;
+  [[noreturn]] void report_race(const Cell& cell, AccessId earlier, bool earlier_writes, bool writes, unsigned part,
+                                unsigned column) const;
+
+  unsigned columns_;
+  std::vector<std::uint32_t> data_;
+  std::vector<Cell> cells_;              // [column][part]
+  std::vector<std::uint32_t> owner_;     // of each unit of columns: the allocation, 0: free
+  std::uint32_t last_allocation_ = 0;
+  bool may_allocate_ = true;
+  unsigned group_ = 0;
+  Ordering& ordering_;
+  const Program& program_;
+};
+
+// "lanes 0 to 31, columns 64 to 95"
+std::string describe(const TensorMemory::Range& range);
+
+}  // namespace msa_ops::emulator

@@ -1,0 +1,446 @@
+// tcgen05.mma: products whose sums stand in tensor memory, issued by one thread for one block or for a pair.
+//
+// The product is made when the instruction is issued. That it is finished only when a commit has been waited for is
+// kept by marking shared memory and tensor memory as in use by the warp's pipeline.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "../matrix/product.hpp"
+#include "lanes.hpp"
+#include "opcodes.hpp"
+#include "shared_tile.hpp"
+#include "tcgen05_descriptor.hpp"
+#include "tensor_work.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+using Kind = TensorProduct::Kind;
+using Sum = TensorProduct::Sum;
+using matrix::Element;
+
+// How the instruction is written.
+struct Written {
+  TensorProduct product;
+  bool a_in_tensor_memory;
+  unsigned masks;  // registers of lanes that D leaves alone; 0: no such operand
+};
+
+std::vector<Written>& written_forms() {
+  static std::vector<Written> made;
+  return made;
+}
+
+// Rows by columns of D that stand beside each other: row `row` of the block's share and column `column` of D are at
+// lane `lane` and column `at` of tensor memory.
+struct Piece {
+  unsigned row, rows, lane, column, columns, at;
+};
+
+unsigned pieces_of_sums(const TensorProduct& product, std::array<Piece, 4>& pieces) {
+  const unsigned rows = product.m / product.group, n = product.n;
+  if (rows == 128) {
+    pieces[0] = {0, 128, 0, 0, n, 0};
+    return 1;
+  }
+  if (rows == 64 && product.group == 1 && !product.weight_stationary) {
+    for (unsigned i = 0; i < 4; ++i) pieces[i] = {16 * i, 16, 32 * i, 0, n, 0};
+    return 4;
+  }
+  const unsigned parts = 128 / rows;
+  for (unsigned i = 0; i < parts; ++i) pieces[i] = {0, rows, rows * i, n / parts * i, n / parts, 0};
+  return parts;
+}
+
+// Buffers that are kept from one instruction to the next.
+struct Scratch {
+  std::vector<unsigned char> bytes;
+  std::vector<float> a, b, c, turned;
+  std::vector<double> wide_a, wide_b;
+  std::vector<std::int32_t> whole_a, whole_b, whole_c;
+  std::vector<float> a_scales, b_scales;
+};
+
+Scratch& scratch() {
+  static thread_local Scratch made;
+  return made;
+}
+
+class Execution {
+ public:
+  Execution(PtxWarp& warp, const Instruction& i, const Written& written, unsigned lane)
+      : warp_(warp), i_(i), written_(written), product_(written.product), lane_(lane), access_(pipe_access(warp)) {}
+
+  void run() {
+    const Operand* next = i_.operands.data();
+    d_ = tensor_address(warp_, *next++, lane_);
+    const Operand& a = *next++;
+    const SharedTile b_tile = SharedTile::of_blackwell(warp_.value(*next++, lane_));
+    decode(product_, static_cast<std::uint32_t>(warp_.value(*next++, lane_)), warp_.block().cluster().chip());
+    const Operand* scales = next;
+    if (product_.scale_block != 0) next += 2;
+    const Operand* masks = next;
+    next += written_.masks;
+    const bool keeps = (warp_.predicate(*next++) >> lane_ & 1) != 0;
+    const Operand* shift = next != i_.operands.data() + i_.operands.size() && next->present ? next : nullptr;
+
+    Scratch& memory = scratch();
+    gather_b(b_tile, memory);
+    for (unsigned block = 0; block < product_.group; ++block) {
+      ThreadBlock& where = block_of(block);
+      if (written_.a_in_tensor_memory) gather_a_of_tensor_memory(where, tensor_address(warp_, a, lane_), memory);
+      else gather_a(where, SharedTile::of_blackwell(warp_.value(a, lane_)), memory);
+      claim_sums(where, keeps);
+      if (product_.sum == Sum::kS32) multiply_integers(where, keeps, masks, block, memory);
+      else multiply_floats(where, keeps, shift, scales, masks, block, memory);
+    }
+  }
+
+ private:
+  // The even block of a pair holds the first rows.
+  ThreadBlock& block_of(unsigned index) {
+    if (product_.group == 1) return warp_.block();
+    return warp_.block().cluster().block((warp_.block().rank() & ~1U) + index);
+  }
+  unsigned rows() const { return product_.m / product_.group; }
+
+  // ---- operands
+
+  // A number a lane of 32 bits: fp32, or int32 for kind::i8.
+  template <typename Number>
+  static void numbers_from(const TensorProduct& product, Element element, const unsigned char* bytes, std::size_t count,
+                           bool padded, Number* out) {
+    if constexpr (std::is_same_v<Number, std::int32_t>) {
+      (void)product;
+      (void)padded;
+      matrix::integers_from_packed(element, bytes, out, count);
+    } else if (!padded || matrix::bits_of(element) >= 8 || product.packs_nibbles()) {
+      matrix::floats_from_packed(element, bytes, out, count);
+    } else {
+      // 16 elements in the first bytes of each 16; what is beyond pads.
+      for (std::size_t at = 0; at < count; at += 16) {
+        matrix::floats_from_packed(element, bytes + at, out + at, 16);
+      }
+    }
+  }
+
+  // `count` rows from the operand of a block, as [count][k] or as [k][count].
+  template <typename Number>
+  void gather_shared(ThreadBlock& block, const SharedTile& tile, Element element, bool mn_major, unsigned count,
+                     bool k_outside, Number* out, std::vector<Number>& turned) {
+    const std::uint64_t window = std::uint64_t{block.rank()} << warp_.kernel().rank_shift();
+    const auto bytes_at = [&](std::uint32_t address) {
+      block.shared().will_read(window + address, kChunk, kChunk, access_, static_cast<int>(lane_));
+      return block.shared().bytes(window + address, kChunk);
+    };
+    const std::size_t numbers = std::size_t{count} * product_.k;
+    std::vector<unsigned char>& bytes = scratch().bytes;
+    bytes.resize(std::size_t{count} * std::max(product_.k_bytes(), product_.k * matrix::bits_of(element) / 8));
+    if (mn_major) copy_mn_major(tile, 0, count, matrix::bits_of(element), product_.k, bytes.data(), bytes_at);
+    else copy_k_major(tile, 0, count, product_.k_bytes(), bytes.data(), bytes_at);
+    if (mn_major == k_outside) return numbers_from(product_, element, bytes.data(), numbers, !mn_major, out);
+    turned.resize(numbers);
+    numbers_from(product_, element, bytes.data(), numbers, !mn_major, turned.data());
+    if (mn_major) matrix::transpose(turned.data(), product_.k, count, out);
+    else matrix::transpose(turned.data(), count, product_.k, out);
+  }
+
+  // B as [k][n], its columns from both blocks of a pair.
+  void gather_b(const SharedTile& tile, Scratch& memory) {
+    const unsigned columns = product_.n / product_.group;
+    if (product_.sum == Sum::kS32) gather_columns(tile, columns, memory.whole_b, memory.whole_a);
+    else gather_columns(tile, columns, memory.b, memory.turned);
+  }
+  template <typename Number>
+  void gather_columns(const SharedTile& tile, unsigned columns, std::vector<Number>& b, std::vector<Number>& turned) {
+    b.resize(std::size_t{product_.n} * product_.k);
+    if (product_.group == 1) {
+      gather_shared(block_of(0), tile, product_.b, product_.b_mn_major, columns, true, b.data(), turned);
+      return;
+    }
+    std::vector<Number> part(std::size_t{columns} * product_.k);
+    for (unsigned block = 0; block < product_.group; ++block) {
+      gather_shared(block_of(block), tile, product_.b, product_.b_mn_major, columns, true, part.data(), turned);
+      for (unsigned k = 0; k < product_.k; ++k) {
+        std::copy_n(part.data() + std::size_t{k} * columns, columns,
+                    b.data() + std::size_t{k} * product_.n + block * columns);
+      }
+    }
+  }
+
+  void gather_a(ThreadBlock& block, const SharedTile& tile, Scratch& memory) {
+    const std::size_t numbers = std::size_t{rows()} * product_.k;
+    if (product_.sum == Sum::kS32) {
+      memory.whole_a.resize(numbers);
+      std::vector<std::int32_t> turned;
+      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), false, memory.whole_a.data(), turned);
+    } else {
+      memory.a.resize(numbers);
+      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), false, memory.a.data(), memory.turned);
+    }
+  }
+
+  // Rows in lanes as the rows of D, elements without gaps in the columns. Where D's rows stand in several lanes, each
+  // of them has its copy of A.
+  void gather_a_of_tensor_memory(ThreadBlock& block, const TensorAddress& address, Scratch& memory) {
+    const unsigned bits = matrix::bits_of(product_.a);
+    if (bits < 8 && !product_.packs_nibbles()) {
+      throw Violation{FaultKind::kDescriptor, "unsupported: A of less than 8 bits in tensor memory with kind::" +
+                                                  name_of(product_.kind)};
+    }
+    if (product_.a_mn_major) throw Violation{FaultKind::kDescriptor, "A in tensor memory is K-major"};
+    const unsigned row_bytes = product_.k * bits / 8;
+    std::vector<unsigned char>& bytes = memory.bytes;
+    bytes.resize(std::size_t{rows()} * row_bytes);
+    std::array<Piece, 4> pieces{};
+    const unsigned count = pieces_of_sums(product_, pieces);
+    for (unsigned i = 0; i < count; ++i) {
+      const Piece& piece = pieces[i];
+      block.tensor_memory().will_read({address.lane + piece.lane, piece.rows, address.column, row_bytes / 4}, access_,
+                                      tensor_pipe(warp_));
+      for (unsigned row = 0; row < piece.rows; ++row) {
+        const std::uint32_t* from = block.tensor_memory().lane(address.lane + piece.lane + row) + address.column;
+        unsigned char* to = bytes.data() + std::size_t{piece.row + row} * row_bytes;
+        if (piece.column > 0 && std::memcmp(to, from, row_bytes) != 0) {
+          throw Violation{FaultKind::kTensorMemory, "the copies of row " + std::to_string(row) + " of A in lanes " +
+                                                        std::to_string(address.lane + row) + " and " +
+                                                        std::to_string(address.lane + piece.lane + row) + " differ"};
+        }
+        std::memcpy(to, from, row_bytes);
+      }
+    }
+    const std::size_t numbers = std::size_t{rows()} * product_.k;
+    if (product_.sum == Sum::kS32) {
+      memory.whole_a.resize(numbers);
+      numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.whole_a.data());
+    } else {
+      memory.a.resize(numbers);
+      numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.a.data());
+    }
+  }
+
+  // ---- scale factors
+
+  // Those of `count` rows, [k / block][count]: row r in lane r % 32 and column r / 32, a byte a block of k, the same
+  // in all four quarters of the lanes, or for each half of the rows in one half of the lanes.
+  void gather_scales(ThreadBlock& block, const Operand& operand, unsigned id, unsigned count, bool in_halves,
+                     std::vector<float>& out) {
+    const TensorAddress address = tensor_address(warp_, operand, lane_);
+    const unsigned blocks = product_.k / product_.scale_block;
+    if (id + blocks > 4) {
+      throw Violation{FaultKind::kDescriptor, "the instruction descriptor begins with scale factor " + std::to_string(id) +
+                                                  " of four, and the product takes " + std::to_string(blocks)};
+    }
+    const unsigned half = in_halves ? count / 2 : count;
+    TensorMemory& memory = block.tensor_memory();
+    memory.will_read({0, TensorMemory::kLanes, address.column, (half + 31) / 32}, access_, tensor_pipe(warp_));
+    const float* values = matrix::values_of(product_.scale);
+    out.resize(std::size_t{blocks} * count);
+    for (unsigned row = 0; row < count; ++row) {
+      const unsigned inside = row % half, lane = inside % 32 + (in_halves && row >= half ? 64 : 0);
+      const unsigned column = address.column + inside / 32;
+      const std::uint32_t word = memory.lane(lane)[column];
+      for (unsigned copy = lane + 32; copy < (in_halves ? lane / 64 * 64 + 64 : 128U); copy += 32) {
+        const unsigned shift = 8 * id, mask = blocks == 4 ? 0xffffffffU : (1U << (8 * blocks)) - 1;
+        if (((memory.lane(copy)[column] ^ word) >> shift & mask) != 0) {
+          throw Violation{FaultKind::kTensorMemory,
+                          "the copies of scale factors in lanes " + std::to_string(lane) + " and " + std::to_string(copy) +
+                              " of column " + std::to_string(column) + " differ"};
+        }
+      }
+      for (unsigned i = 0; i < blocks; ++i) out[std::size_t{i} * count + row] = values[word >> (8 * (id + i)) & 255];
+    }
+  }
+
+  // ---- sums
+
+  void claim_sums(ThreadBlock& block, bool keeps) {
+    std::array<Piece, 4> pieces{};
+    const unsigned count = pieces_of_sums(product_, pieces);
+    for (unsigned i = 0; i < count; ++i) {
+      const TensorMemory::Range range{d_.lane + pieces[i].lane, pieces[i].rows, d_.column + pieces[i].at, pieces[i].columns};
+      if (keeps) block.tensor_memory().will_read(range, access_, tensor_pipe(warp_));
+      block.tensor_memory().will_write(range, access_, tensor_pipe(warp_));
+    }
+  }
+
+  // Calls function(words of tensor memory, place in [rows][n], how many) for the runs of D.
+  template <typename Function>
+  void for_runs(ThreadBlock& block, const Operand* masks, unsigned index, Function function) {
+    std::array<Piece, 4> pieces{};
+    const unsigned count = pieces_of_sums(product_, pieces);
+    for (unsigned i = 0; i < count; ++i) {
+      const Piece& piece = pieces[i];
+      for (unsigned row = 0; row < piece.rows; ++row) {
+        const unsigned lane = d_.lane + piece.lane + row;
+        if (masks != nullptr && written_.masks > 0) {
+          const unsigned bit = index * 128 + lane;
+          if ((warp_.value(masks[bit / 32], lane_) >> bit % 32 & 1) != 0) continue;
+        }
+        function(block.tensor_memory().lane(lane) + d_.column + piece.at,
+                 std::size_t{piece.row + row} * product_.n + piece.column, piece.columns);
+      }
+    }
+  }
+
+  void multiply_integers(ThreadBlock& block, bool keeps, const Operand* masks, unsigned index, Scratch& memory) {
+    std::vector<std::int32_t>& c = memory.whole_c;
+    c.assign(std::size_t{rows()} * product_.n, 0);
+    if (keeps) {
+      for_runs(block, nullptr, index, [&](const std::uint32_t* words, std::size_t at, unsigned count) {
+        std::memcpy(c.data() + at, words, count * sizeof(std::int32_t));
+      });
+    }
+    matrix::multiply_add(memory.whole_a.data(), memory.whole_b.data(), c.data(), {rows(), product_.n, product_.k},
+                         product_.saturate);
+    for_runs(block, masks, index, [&](std::uint32_t* words, std::size_t at, unsigned count) {
+      std::memcpy(words, c.data() + at, count * sizeof(std::int32_t));
+    });
+  }
+
+  void multiply_floats(ThreadBlock& block, bool keeps, const Operand* shift, const Operand* scales, const Operand* masks,
+                       unsigned index, Scratch& memory) {
+    std::vector<float>& c = memory.c;
+    c.assign(std::size_t{rows()} * product_.n, 0.0F);
+    const bool halves = product_.sum == Sum::kF16;
+    if (keeps) {
+      for_runs(block, nullptr, index, [&](const std::uint32_t* words, std::size_t at, unsigned count) {
+        if (!halves) {
+          std::memcpy(c.data() + at, words, count * sizeof(float));
+          return;
+        }
+        for (unsigned i = 0; i < count; ++i) {
+          const auto code = static_cast<std::uint16_t>(words[i]);
+          matrix::floats_from(Element::kF16, &code, &c[at + i], 1);
+        }
+      });
+      if (shift != nullptr) {
+        const auto power = static_cast<int>(warp_.value(*shift, lane_));
+        if (power > 15) throw Violation{FaultKind::kDescriptor, "scale-input-d; accepted: 0 to 15"};
+        for (float& value : c) value = std::ldexp(value, -power);
+      }
+    }
+    if (product_.negate_a != product_.negate_b) {
+      for (float& value : memory.a) value = -value;
+    }
+    const matrix::Extent extent{rows(), product_.n, product_.k};
+    const std::uint32_t* order = warp_.matrix_order(product_.k);
+    if (product_.scale_block == 0) matrix::multiply_add(memory.a.data(), memory.b.data(), c.data(), extent, order);
+    else multiply_scaled(block, scales, extent, order, memory);
+    for_runs(block, masks, index, [&](std::uint32_t* words, std::size_t at, unsigned count) {
+      if (!halves) {
+        std::memcpy(words, c.data() + at, count * sizeof(float));
+        return;
+      }
+      for (unsigned i = 0; i < count; ++i) words[i] = matrix::half_from(c[at + i]);
+    });
+  }
+
+  // Scaled operands are exact in fp32 unless scale factors are extreme; then fp64 takes their place.
+  void multiply_scaled(ThreadBlock& block, const Operand* scales, const matrix::Extent& extent,
+                       const std::uint32_t* order, Scratch& memory) {
+    const unsigned block_size = product_.scale_block, n = product_.n, k = product_.k;
+    const bool halves = product_.group == 2 && rows() == 64;
+    gather_scales(block, scales[0], product_.a_scale_id, rows(), false, memory.a_scales);
+    gather_scales(block, scales[1], product_.b_scale_id, n, halves, memory.b_scales);
+    const auto is_moderate = [](const std::vector<float>& values) {
+      return std::all_of(values.begin(), values.end(), [](float value) {
+        return value == 0 || (value > 0x1p-50F && value < 0x1p50F) || std::isnan(value);
+      });
+    };
+    const bool narrow = is_moderate(memory.a_scales) && is_moderate(memory.b_scales);
+    const auto scale = [&](auto& a, auto& b) {
+      a.resize(std::size_t{rows()} * k);
+      b.resize(std::size_t{k} * n);
+      using Number = typename std::decay_t<decltype(a)>::value_type;
+      for (unsigned row = 0; row < rows(); ++row) {
+        for (unsigned at = 0; at < k; ++at) {
+          a[std::size_t{row} * k + at] = static_cast<Number>(memory.a[std::size_t{row} * k + at]) *
+                                         static_cast<Number>(memory.a_scales[at / block_size * rows() + row]);
+        }
+      }
+      for (unsigned at = 0; at < k; ++at) {
+        const float* factors = memory.b_scales.data() + std::size_t{at / block_size} * n;
+        for (unsigned column = 0; column < n; ++column) {
+          b[std::size_t{at} * n + column] =
+              static_cast<Number>(memory.b[std::size_t{at} * n + column]) * static_cast<Number>(factors[column]);
+        }
+      }
+      matrix::multiply_add(a.data(), b.data(), memory.c.data(), extent, order);
+    };
+    if (narrow) scale(scaled_a_, scaled_b_);
+    else scale(memory.wide_a, memory.wide_b);
+  }
+
+  PtxWarp& warp_;
+  const Instruction& i_;
+  const Written& written_;
+  TensorProduct product_;
+  unsigned lane_;
+  AccessId access_;
+  TensorAddress d_{};
+  inline static thread_local std::vector<float> scaled_a_, scaled_b_;
+};
+
+void mma(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const Written& written = written_forms()[i.form->variant];
+  use_cta_group(warp, written.product.group);
+  for_lanes(lanes, [&](unsigned lane) { Execution(warp, i, written, lane).run(); });
+}
+
+// ---- forms
+
+void add(Forms& forms, const std::string& opcode, const TensorProduct& product) {
+  for (const bool a_in_tensor_memory : {false, true}) {
+    for (const unsigned masks : {0U, product.group * 4}) {
+      if (masks > 0 && (product.scale_block != 0 || product.weight_stationary)) continue;
+      Form form;
+      form.opcode = opcode + (a_in_tensor_memory ? " ta" : "") + (masks > 0 ? " m" + std::to_string(masks) : "");
+      form.operands = std::string("T ") + (a_in_tensor_memory ? "T" : "8") + " 8 4";
+      if (product.scale_block != 0) form.operands += " T T";
+      if (masks > 0) form.operands += " 4*" + std::to_string(masks);
+      form.operands += " p";
+      const bool shifts = product.kind == Kind::kF16 || product.kind == Kind::kTf32;
+      if (shifts && !product.weight_stationary) form.operands += " 4?";
+      form.handler = mma;
+      form.variant = static_cast<std::uint32_t>(written_forms().size());
+      written_forms().push_back({product, a_in_tensor_memory, masks});
+      forms.push_back(std::move(form));
+    }
+  }
+}
+
+}  // namespace
+
+void add_tcgen05_mma_forms(Forms& forms) {
+  for (const unsigned group : {1U, 2U}) {
+    const std::string start = "tcgen05.mma.cta_group::" + std::to_string(group) + ".kind::";
+    TensorProduct product;
+    product.group = group;
+    for (const Kind kind : {Kind::kF16, Kind::kTf32, Kind::kF8f6f4, Kind::kI8}) {
+      product.kind = kind;
+      add(forms, start + name_of(kind), product);
+    }
+    const auto add_scaled = [&](Kind kind, unsigned block, std::initializer_list<const char*> names) {
+      product.kind = kind;
+      product.scale_block = block;
+      for (const char* name : names) add(forms, start + name_of(kind) + ".block_scale" + name, product);
+    };
+    add_scaled(Kind::kMxf8f6f4, 32, {"", ".block32", ".scale_vec::1X"});
+    add_scaled(Kind::kMxf4, 32, {"", ".block32", ".scale_vec::2X"});
+    add_scaled(Kind::kMxf4nvf4, 32, {".block32", ".scale_vec::2X"});
+    add_scaled(Kind::kMxf4nvf4, 16, {".block16", ".scale_vec::4X"});
+  }
+  TensorProduct product;
+  product.weight_stationary = true;
+  for (const Kind kind : {Kind::kF16, Kind::kTf32, Kind::kF8f6f4, Kind::kI8}) {
+    product.kind = kind;
+    add(forms, "tcgen05.mma.ws.cta_group::1.kind::" + name_of(kind), product);
+  }
+}
+
+}  // namespace msa_ops::emulator::ptx

@@ -1,0 +1,146 @@
+#include "tcgen05_descriptor.hpp"
+
+#include "../device/fault.hpp"
+
+namespace msa_ops::emulator::ptx {
+namespace {
+
+using Kind = TensorProduct::Kind;
+using Sum = TensorProduct::Sum;
+using matrix::Element;
+
+[[noreturn]] void refuse(const TensorProduct& product, const std::string& what) {
+  throw Violation{FaultKind::kDescriptor, "the instruction descriptor has " + what + ", which kind::" +
+                                              name_of(product.kind) + " does not take"};
+}
+
+Element element_of(const TensorProduct& product, unsigned format, const char* operand) {
+  switch (product.kind) {
+    case Kind::kF16:
+      if (format == 0) return Element::kF16;
+      if (format == 1) return Element::kBf16;
+      break;
+    case Kind::kTf32:
+      if (format == 2) return Element::kTf32;
+      break;
+    case Kind::kI8:
+      if (format == 0) return Element::kU8;
+      if (format == 1) return Element::kS8;
+      break;
+    case Kind::kMxf4:
+    case Kind::kMxf4nvf4:
+      if (format == 1) return Element::kE2m1;
+      break;
+    case Kind::kF8f6f4:
+    case Kind::kMxf8f6f4:
+      switch (format) {
+        case 0: return Element::kE4m3;
+        case 1: return Element::kE5m2;
+        case 3: return Element::kE2m3;
+        case 4: return Element::kE3m2;
+        case 5: return Element::kE2m1;
+        default: break;
+      }
+      break;
+  }
+  refuse(product, std::string("format ") + std::to_string(format) + " of " + operand);
+}
+
+void check_shape(const TensorProduct& product) {
+  const auto fail = [&] {
+    refuse(product, "shape " + std::to_string(product.m) + " x " + std::to_string(product.n) + " with cta_group::" +
+                        std::to_string(product.group) + (product.weight_stationary ? " and .ws" : ""));
+  };
+  const unsigned m = product.m, n = product.n;
+  if (n < 8 || n > 256) fail();
+  if (product.weight_stationary) {
+    if ((m != 32 && m != 64 && m != 128) || (n != 64 && n != 128 && n != 256)) fail();
+    return;
+  }
+  if (product.scale_block != 0) {
+    if (product.group == 1 ? m != 128 || n % 8 != 0 : (m != 128 && m != 256) || n % 16 != 0) fail();
+    return;
+  }
+  if (product.group == 1) {
+    if (m == 64 ? n % 8 != 0 : m != 128 || n % 16 != 0) fail();
+    if (product.kind == Kind::kI8 && n % 16 != 0 && n != 8 && n != 24) fail();
+  } else if ((m != 128 && m != 256) || n % 16 != 0) {
+    fail();
+  }
+}
+
+}  // namespace
+
+std::string name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kF16: return "f16";
+    case Kind::kTf32: return "tf32";
+    case Kind::kF8f6f4: return "f8f6f4";
+    case Kind::kI8: return "i8";
+    case Kind::kMxf8f6f4: return "mxf8f6f4";
+    case Kind::kMxf4: return "mxf4";
+    case Kind::kMxf4nvf4: return "mxf4nvf4";
+  }
+  return "";
+}
+
+void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) {
+  const auto bits = [&](unsigned first, unsigned count) { return descriptor >> first & ((1U << count) - 1); };
+  const bool scaled = product.scale_block != 0;
+  const bool rubin = chip.major == 10 && chip.minor == 7;
+  if (bits(2, 1) != 0) refuse(product, "the bit of sparse operands; the emulator executes dense ones, and");
+  product.a = element_of(product, bits(7, 3), "A");
+  product.b = element_of(product, bits(10, 3), "B");
+  if (product.kind == Kind::kF16 && product.a != product.b) refuse(product, "different formats of A and B");
+  product.negate_a = bits(13, 1) != 0;
+  product.negate_b = bits(14, 1) != 0;
+  product.a_mn_major = bits(15, 1) != 0;
+  product.b_mn_major = bits(16, 1) != 0;
+  if ((product.a_mn_major && matrix::bits_of(product.a) < 8) || (product.b_mn_major && matrix::bits_of(product.b) < 8)) {
+    refuse(product, "an MN-major operand of less than 8 bits");
+  }
+  product.n = bits(17, 6) * 8;
+  product.m = bits(24, 5) * 16;
+  check_shape(product);
+  if (scaled) {
+    product.sum = Sum::kF32;
+    product.b_scale_id = bits(4, 2);
+    product.a_scale_id = bits(29, 2);
+    product.scale = bits(23, 1) != 0 ? matrix::Scale::kUe8m0 : matrix::Scale::kUe4m3;
+    const bool e4m3 = product.scale == matrix::Scale::kUe4m3;
+    if (e4m3 && product.kind != Kind::kMxf4nvf4) refuse(product, "scale factors UE4M3");
+    const bool longer = bits(31, 1) != 0;
+    if (product.kind == Kind::kMxf8f6f4) {
+      product.k = longer ? 64 : 32;
+      if (longer && !rubin) refuse(product, "K 64 on " + chip.name);
+    } else {
+      product.k = 64;
+      if (longer) {
+        throw Violation{FaultKind::kDescriptor,
+                        "unsupported: the instruction descriptor chooses K 96 or 128; the emulator executes K 64"};
+      }
+    }
+    return;
+  }
+  const unsigned sum = bits(4, 2);
+  switch (product.kind) {
+    case Kind::kI8:
+      if (sum != 2) refuse(product, "format " + std::to_string(sum) + " of D");
+      product.sum = Sum::kS32;
+      product.saturate = bits(3, 1) != 0;
+      break;
+    case Kind::kTf32:
+      if (sum != 1) refuse(product, "format " + std::to_string(sum) + " of D");
+      break;
+    default:
+      if (sum > 1) refuse(product, "format " + std::to_string(sum) + " of D");
+      product.sum = sum == 0 ? Sum::kF16 : Sum::kF32;
+  }
+  product.k = product.kind == Kind::kF16 ? 16 : product.kind == Kind::kTf32 ? 8 : 32;
+  if (bits(29, 1) != 0) {
+    if (!rubin || product.kind != Kind::kF8f6f4) refuse(product, "K 64 on " + chip.name);
+    product.k = 64;
+  }
+}
+
+}  // namespace msa_ops::emulator::ptx

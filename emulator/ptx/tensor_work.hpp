@@ -1,0 +1,67 @@
+// What instructions of the fifth-generation tensor cores have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "addresses.hpp"
+#include "aligned.hpp"
+#include "warp.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+struct TensorAddress {
+  unsigned lane, column;
+};
+
+// Lane in bits 16 to 29, column in bits 0 to 15; the two bits above belong to scale factors.
+inline TensorAddress tensor_address(const PtxWarp& warp, const Operand& operand, unsigned lane) {
+  const auto value = static_cast<std::uint32_t>(warp.value(operand, lane)) + operand.addend;
+  return {value >> 16 & 0x3fff, value & 0xffff};
+}
+
+// Of an instruction that all lanes execute with one address.
+inline TensorAddress common_tensor_address(const PtxWarp& warp, const Operand& operand) {
+  const TensorAddress first = tensor_address(warp, operand, 0);
+  for (unsigned lane = 1; lane < kLanes; ++lane) {
+    const TensorAddress other = tensor_address(warp, operand, lane);
+    if (other.lane != first.lane || other.column != first.column) {
+      throw Violation{FaultKind::kTensorMemory, "the address in tensor memory differs between lanes",
+                      static_cast<int>(lane)};
+    }
+  }
+  return first;
+}
+
+inline std::uint32_t common_number(const PtxWarp& warp, const Operand& operand, const char* what) {
+  const auto first = static_cast<std::uint32_t>(warp.value(operand, 0));
+  for (unsigned lane = 1; lane < kLanes; ++lane) {
+    if (static_cast<std::uint32_t>(warp.value(operand, lane)) != first) {
+      throw Violation{FaultKind::kTensorMemory, std::string(what) + " differs between lanes", static_cast<int>(lane)};
+    }
+  }
+  return first;
+}
+
+// A kernel uses one size of CTA group throughout.
+inline void use_cta_group(PtxWarp& warp, unsigned group) {
+  warp.block().tensor_memory().use_group(group);
+  if (group == 2 && (warp.block().cluster().size() % 2 != 0)) {
+    throw Violation{FaultKind::kTensorMemory, "cta_group::2 in a cluster of " +
+                                                  std::to_string(warp.block().cluster().size()) + " blocks"};
+  }
+}
+
+// The other block of a pair.
+inline ThreadBlock& peer_of(PtxWarp& warp) { return warp.block().cluster().block(warp.block().rank() ^ 1U); }
+
+// The pipeline in which the warp's copies into tensor memory and its products happen one after the other; an access
+// of the work that the next commit covers.
+inline Actor tensor_pipe(PtxWarp& warp) {
+  return warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kMatrix);
+}
+inline AccessId pipe_access(PtxWarp& warp) {
+  return warp.ordering().of_work(tensor_pipe(warp), warp.tensor_work().commits + 1, false);
+}
+
+}  // namespace msa_ops::emulator::ptx
