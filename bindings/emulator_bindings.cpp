@@ -61,7 +61,7 @@ emulator::Counters emulate_launch(int position, const std::string& ptx, const st
 
 void set_fault(PyObject* type, const emulator::Fault& fault) {
   const py::object error = py::reinterpret_borrow<py::object>(type)(fault.what());
-  const auto& [kind, message, lane, address] = fault.violation;
+  const auto& [kind, message, lane, address, pc] = fault.violation;
   error.attr("kind") = emulator::name_of(kind);
   error.attr("kernel") = fault.place.kernel;
   error.attr("line") = fault.place.line;

@@ -64,6 +64,7 @@ struct Violation {
   std::string message;
   int lane = -1;  // -1: not of one lane
   std::optional<std::uint64_t> address{};
+  std::int64_t pc = -1;  // of the instruction at fault, if it is not the present one
 };
 
 struct Place {

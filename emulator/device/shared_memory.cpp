@@ -35,7 +35,7 @@ std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, std::
 
 void SharedMemory::want_written(std::size_t start, std::size_t bytes, int lane) const {
   for (std::size_t i = start; i < start + bytes; ++i) {
-    if (written_[i] == 0) {
+    if (written_[i] != kWritten) {
       throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written", lane, base_ + i};
     }
   }
@@ -147,6 +147,27 @@ const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, in
   return &data_[start];
 }
 
+const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, int lane, Strength strength,
+                                    bool& written) {
+  const std::size_t start = offset(address, bytes, bytes, "read", lane);
+  const bool strong = strength == Strength::kStrong;
+  use<false>(start, bytes, ordering_.own(strong), strong, false, lane);
+  written = !first_unwritten(address, bytes).has_value();
+  return &data_[start];
+}
+
+std::optional<std::uint64_t> SharedMemory::first_unwritten(std::uint64_t address, std::size_t bytes) const {
+  const std::size_t start = offset(address, bytes, 1, "read", -1);
+  for (std::size_t i = start; i < start + bytes; ++i) {
+    if (written_[i] != kWritten) return base_ + i;
+  }
+  return std::nullopt;
+}
+
+void SharedMemory::unwrite(std::uint64_t address, std::size_t bytes) {
+  std::memset(&written_[offset(address, bytes, 1, "write", -1)], kWithoutValue, bytes);
+}
+
 std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
   const std::size_t start = offset(address, bytes, bytes, "write", lane);
   const bool strong = strength == Strength::kStrong;
@@ -157,7 +178,9 @@ std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lan
 
 std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int lane) {
   const std::size_t start = offset(address, bytes, bytes, "atomic", lane);
-  want_written(start, bytes, lane);
+  if (std::find(&written_[start], &written_[start] + bytes, kWithoutValue) == &written_[start] + bytes) {
+    want_written(start, bytes, lane);
+  }
   use<true>(start, bytes, ordering_.own(true), true, false, lane);
   return &data_[start];
 }

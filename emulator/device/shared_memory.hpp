@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -24,8 +25,13 @@ class SharedMemory {
   // Accesses of the warp that runs, through the generic proxy. The bytes at an address; Violation as for
   // GlobalMemory::at, if a byte to be read was never written, and if nothing orders the access after an earlier one.
   const std::byte* read(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
+  // The same, but bytes that nothing has written are no fault here: `written` says whether all were.
+  const std::byte* read(std::uint64_t address, std::size_t bytes, int lane, Strength strength, bool& written);
+  std::optional<std::uint64_t> first_unwritten(std::uint64_t address, std::size_t bytes) const;
+  void unwrite(std::uint64_t address, std::size_t bytes);  // what was written there has no value
   std::byte* write(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
-  std::byte* update(std::uint64_t address, std::size_t bytes, int lane);  // an atomic: reads and writes
+  // An atomic: reads and writes. Where the bytes have no value the result has none, which is for the caller to see.
+  std::byte* update(std::uint64_t address, std::size_t bytes, int lane);
 
   // Order through a location, of strong accesses: Ordering::publish and take_up.
   void publish(std::uint64_t address, bool is_release) {
@@ -79,7 +85,9 @@ class SharedMemory {
 
   std::uint64_t base_;
   std::vector<std::byte> data_;
-  std::vector<unsigned char> written_;  // 1 or 0 a byte
+  // Of each byte: never written, written, or written from a register without a value.
+  static constexpr unsigned char kWritten = 1, kWithoutValue = 2;
+  std::vector<unsigned char> written_;
   std::vector<Cell> cells_;
   std::unordered_map<std::size_t, std::array<Cell, 4>> bytewise_;
   std::unordered_map<std::uint64_t, Knowledge> locations_;

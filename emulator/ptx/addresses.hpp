@@ -59,10 +59,10 @@ inline SharedPlace shared_place(PtxWarp& warp, std::uint64_t address, MemorySpac
 
 enum class Use { kRead, kWrite, kUpdate };
 
-// The bytes of one lane's access, checked.
+// The bytes of one lane's access, checked. With `written` it is no fault to read shared memory that nothing has written.
 template <Use use>
 inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t address, std::size_t bytes,
-                         MemorySpace space, unsigned lane) {
+                         MemorySpace space, unsigned lane, bool* written = nullptr) {
   const int who = static_cast<int>(lane);
   if (space == MemorySpace::kGeneric) space = space_of(address);
   switch (space) {
@@ -76,6 +76,9 @@ inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t addr
       }
       if (use != Use::kRead && (strong || use == Use::kUpdate)) {
         shared.publish(address, i.order == Order::kRelease || i.order == Order::kAcquireRelease);
+      }
+      if (use == Use::kRead && written != nullptr) {
+        return const_cast<std::byte*>(shared.read(address, bytes, who, strength, *written));
       }
       if (use == Use::kRead) return const_cast<std::byte*>(shared.read(address, bytes, who, strength));
       if (use == Use::kWrite) return shared.write(address, bytes, who, strength);

@@ -52,6 +52,9 @@ struct Form {
   std::uint8_t count = 1;
   enum class Control : std::uint8_t { kNone, kBranch, kReturn } control = Control::kNone;
   std::uint32_t variant = 0;  // a number of the handler's own
+  // What happens when a source register has no value: it is a fault; the results have no value in those lanes; or the
+  // handler asks (PtxWarp::undefined) and says which results have none (leave_undefined).
+  enum class Undefined : std::uint8_t { kRefused, kSpreads, kHandled } undefined = Undefined::kRefused;
 };
 
 struct Instruction {

@@ -41,13 +41,6 @@ const Forms& all_forms() {
   static const Forms* forms = [] {
     auto* made = new Forms();
     for (const auto add : {
-             add_integer_forms,
-             add_float_forms,
-             add_half_forms,
-             add_approximate_forms, add_rounded_forms, add_rare_integer_forms, add_rare_compare_forms,
-             add_compare_forms,
-             add_convert_forms, add_narrow_conversion_forms, add_general_conversion_forms,
-             add_move_forms,
              add_memory_forms,
              add_atomic_forms,
              add_warp_forms,
@@ -63,6 +56,26 @@ const Forms& all_forms() {
          }) {
       add(*made);
     }
+    // Arithmetic does not care for values; whoever decides, addresses or stores by them does.
+    Forms arithmetic;
+    for (const auto add : {
+             add_integer_forms,
+             add_float_forms,
+             add_half_forms,
+             add_approximate_forms,
+             add_rounded_forms,
+             add_rare_integer_forms,
+             add_rare_compare_forms,
+             add_compare_forms,
+             add_convert_forms,
+             add_narrow_conversion_forms,
+             add_general_conversion_forms,
+             add_move_forms,
+         }) {
+      add(arithmetic);
+    }
+    for (Form& form : arithmetic) form.undefined = Form::Undefined::kSpreads;
+    made->insert(made->end(), arithmetic.begin(), arithmetic.end());
     std::sort(made->begin(), made->end(), [](const Form& a, const Form& b) { return a.opcode < b.opcode; });
     for (std::size_t i = 1; i < made->size(); ++i) {
       if ((*made)[i].opcode == (*made)[i - 1].opcode) throw std::logic_error("opcode twice: " + (*made)[i].opcode);

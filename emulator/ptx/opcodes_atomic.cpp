@@ -26,6 +26,23 @@ T exchange(T, T b) { return b; }
 float add_shared(float a, float b) { return canonical(a + b); }
 float add_global(float a, float b) { return canonical(flush(flush(a) + flush(b))); }  // PTX: flushes subnormals
 
+// Shared memory holds no value where it held none before, or where a register without a value went into it.
+void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, std::uint64_t address, std::size_t bytes,
+                    unsigned lane) {
+  if (i.form->memory == MemorySpace::kGeneric && space_of(address) != MemorySpace::kCluster) return;
+  SharedMemory& shared = warp.block().holder(address, static_cast<int>(lane)).shared();
+  const bool returns = &base != &i.operands[0];
+  const auto missing = shared.first_unwritten(address, bytes);
+  if (missing && returns) warp.leave_undefined(i.operands[0], Mask{1} << lane, *missing);
+  if (!returns && (warp.undefined(i.operands[1]) >> lane & 1) != 0) shared.unwrite(address, bytes);
+}
+
+// Only into shared memory may a register without a value go.
+void check_undefined(PtxWarp& warp, const Instruction& i, MemorySpace space, Mask lanes) {
+  warp.want_defined(i.operands[0], lanes);
+  if (space != MemorySpace::kShared && space != MemorySpace::kCluster) warp.want_defined(i.operands[1], lanes);
+}
+
 template <typename T, MemorySpace space, typename Function>
 void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes, Function function) {
   for_lanes(lanes, [&](unsigned lane) {
@@ -37,6 +54,7 @@ void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes
     std::memcpy(&old, place, sizeof(T));
     const T now = function(lane, old);
     std::memcpy(place, &now, sizeof(T));
+    if (space != MemorySpace::kGlobal && !global) note_undefined(warp, i, base, address, sizeof(T), lane);
     if (global) {
       warp.count_read(sizeof(T));
       warp.count_written(sizeof(T));
@@ -69,6 +87,7 @@ void atom(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 template <typename T, MemorySpace space, T (*function)(T, T)>
 void red(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  if (warp.any_undefined()) check_undefined(warp, i, space, lanes);
   update<T, space>(warp, i, i.operands[0], lanes, [&](unsigned lane, T old) {
     return function(old, as<T>(warp.value(i.operands[1], lane)));
   });
@@ -94,6 +113,7 @@ struct Adder {
            std::size_t bytes) {
     const std::string opcode = kind + space + "." + operation;
     forms.push_back({opcode, operands, handler, memory, static_cast<std::uint8_t>(bytes)});
+    if (kind == "red") forms.back().undefined = Form::Undefined::kHandled;
   }
   template <typename T, T (*function)(T, T)>
   void both(const std::string& operation) {

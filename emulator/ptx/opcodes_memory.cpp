@@ -1,4 +1,5 @@
 // Loads and stores.
+#include <optional>
 #include <string>
 
 #include "addresses.hpp"
@@ -22,6 +23,19 @@ bool is_global(MemorySpace space, std::uint64_t address) {
   return space == MemorySpace::kGeneric ? space_of(address) == MemorySpace::kGlobal : space == MemorySpace::kGlobal;
 }
 
+// Which elements of a read of shared memory have no value.
+void leave_unwritten(PtxWarp& warp, const Instruction& i, std::uint64_t address, unsigned lane) {
+  std::uint64_t place = address;
+  if (i.form->memory == MemorySpace::kGeneric) space_of(place);
+  SharedMemory& shared = warp.block().holder(place, static_cast<int>(lane)).shared();
+  for (unsigned element = 0; element < i.form->count; ++element) {
+    const std::uint64_t at = place + element * i.form->element;
+    if (const auto missing = shared.first_unwritten(at, i.form->element)) {
+      warp.leave_undefined(i.operands[element], Mask{1} << lane, *missing);
+    }
+  }
+}
+
 template <typename T, MemorySpace space>
 void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
@@ -30,7 +44,9 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::uint64_t addresses[kLanes];
   for_lanes(lanes, [&](unsigned lane) { addresses[lane] = address_of(warp, base, lane, i.offset, space); });
   for_lanes(lanes, [&](unsigned lane) {
-    scatter<T>(warp, i, lane, access<Use::kRead>(warp, i, addresses[lane], bytes, space, lane));
+    bool written = true;
+    scatter<T>(warp, i, lane, access<Use::kRead>(warp, i, addresses[lane], bytes, space, lane, &written));
+    if (!written) leave_unwritten(warp, i, addresses[lane], lane);
     if (is_global(space, addresses[lane])) warp.count_read(bytes);
   });
 }
@@ -41,16 +57,38 @@ void load_parameter(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) { scatter<T>(warp, i, lane, from); });
 }
 
+// A register without a value may be stored in shared memory only: there its bytes have none either.
+void want_place_for_undefined(PtxWarp& warp, const Instruction& i, std::uint64_t address, unsigned lane) {
+  const MemorySpace space = i.form->memory == MemorySpace::kGeneric ? space_of(address) : i.form->memory;
+  if (space == MemorySpace::kShared || space == MemorySpace::kCluster) return;
+  for (unsigned element = 0; element < i.form->count; ++element) {
+    warp.want_defined(i.operands[1 + element], Mask{1} << lane);
+  }
+}
+
+void store_undefined(PtxWarp& warp, const Instruction& i, std::uint64_t address, unsigned lane) {
+  if (i.form->memory == MemorySpace::kGeneric && space_of(address) != MemorySpace::kCluster) return;
+  for (unsigned element = 0; element < i.form->count; ++element) {
+    if ((warp.undefined(i.operands[1 + element]) >> lane & 1) == 0) continue;
+    warp.block().holder(address, static_cast<int>(lane)).shared().unwrite(address + element * i.form->element,
+                                                                        i.form->element);
+  }
+}
+
 template <typename T, MemorySpace space>
 void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
+  const bool some_undefined = warp.any_undefined();
+  if (some_undefined) warp.want_defined(i.operands[0], lanes);
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, space);
+    if (some_undefined) want_place_for_undefined(warp, i, address, lane);
     std::byte* to = access<Use::kWrite>(warp, i, address, bytes, space, lane);
     for (unsigned element = 0; element < i.form->count; ++element) {
       const auto value = static_cast<T>(warp.value(i.operands[1 + element], lane));
       std::memcpy(to + element * sizeof(T), &value, sizeof(T));
     }
+    if (some_undefined) store_undefined(warp, i, address, lane);
     if (is_global(space, address)) warp.count_written(bytes);
   });
 }
@@ -64,6 +102,7 @@ void add_type(Forms& forms, const std::string& type) {
     const auto add = [&](const std::string& opcode, const char* operands, Handler handler, MemorySpace space) {
       if (bytes == 32 && space != MemorySpace::kGlobal) return;
       forms.push_back({opcode + name, operands, handler, space, sizeof(T), static_cast<std::uint8_t>(count)});
+      if (opcode.compare(0, 2, "st") == 0) forms.back().undefined = Form::Undefined::kHandled;
     };
     add("ld.param", "=v A", load_parameter<T>, MemorySpace::kParameter);
     add("ld.global", "=v A 8?", load<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);

@@ -128,9 +128,34 @@ void gather_operands(const PtxWarp& warp, const Mma& mma, const Operands& operan
   }
 }
 
+// A sum has no value if something of its row of A, of its column of B, or what it adds to has none.
+void spread_undefined(PtxWarp& warp, const Instruction& i, const Mma& mma) {
+  const Operands operands = operands_of(i, mma);
+  Mask rows = 0, columns = 0;
+  for (unsigned r = 0; r < mma.a_registers(); ++r) {
+    for_lanes(warp.undefined(operands.a[r]), [&](unsigned lane) { rows |= 1U << (lane / 4 + r % (mma.m / 8) * 8); });
+  }
+  for (unsigned r = 0; r < mma.b_registers(); ++r) {
+    for_lanes(warp.undefined(operands.b[r]), [&](unsigned lane) { columns |= 1U << lane / 4; });
+  }
+  const bool halves = mma.sum == Mma::Sum::kF16;
+  for (unsigned r = 0; r < mma.sums(); ++r) {
+    Mask without = warp.undefined(operands.c[r]);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned row = lane / 4 + (halves ? r : r / 2) * 8, column = lane % 4 * 2;
+      const bool one = (columns >> column & 1) != 0, other = (columns >> (column + 1) & 1) != 0;
+      const bool in_column = halves ? one || other : r % 2 == 0 ? one : other;
+      if (in_column || (rows >> row & 1) != 0) without |= Mask{1} << lane;
+    }
+    warp.leave_undefined(operands.d[r], without);
+  }
+}
+
 const Mma& begin(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
-  return kinds()[i.form->variant];
+  const Mma& mma = kinds()[i.form->variant];
+  if (warp.any_undefined()) spread_undefined(warp, i, mma);
+  return mma;
 }
 
 void mma_float(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -263,6 +288,7 @@ void add(Forms& forms, const std::string& opcode, const Mma& mma, Handler handle
                   registers_of(mma.b_registers(), bytes) + " " + registers_of(mma.sums(), bytes);
   form.handler = handler;
   form.variant = static_cast<std::uint32_t>(kinds().size());
+  form.undefined = Form::Undefined::kHandled;
   kinds().push_back(mma);
   forms.push_back(std::move(form));
 }

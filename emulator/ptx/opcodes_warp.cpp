@@ -36,6 +36,8 @@ void shfl(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* a = warp.row<std::uint32_t>(i.operands[2]);
   const auto* b = warp.row<std::uint32_t>(i.operands[3]);
   const auto* c = warp.row<std::uint32_t>(i.operands[4]);
+  for (const unsigned operand : {3U, 4U, 5U}) warp.want_defined(i.operands[operand], lanes);
+  const Mask without = warp.any_undefined() ? warp.undefined(i.operands[2]) : 0;
   std::uint32_t values[kLanes];
   Mask in_range = 0, undefined = 0;
   for_groups(warp, i.operands[5], lanes, [&](Mask group) {
@@ -57,14 +59,14 @@ void shfl(PtxWarp& warp, const Instruction& i, Mask lanes) {
       if (mode != Shuffle::kUp) valid = source <= static_cast<int>(most);
       if (!valid) source = static_cast<int>(lane);
       in_range |= static_cast<Mask>(valid) << lane;
-      undefined |= (~group >> source & 1) << lane;  // what a lane that takes no part holds is not defined
+      undefined |= ((~group | without) >> source & 1) << lane;  // what a lane that takes no part holds is not defined
       values[lane] = a[source];
     });
   });
   auto* out = warp.out<std::uint32_t>(i.operands[0]);
   for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
   if (i.operands[1].present) warp.set_predicate(i.operands[1], in_range, lanes);
-  warp.leave_undefined(undefined);
+  warp.leave_undefined(i.operands[0], undefined);
 }
 
 enum class Vote { kAll, kAny, kUniform };
@@ -162,6 +164,9 @@ void add_warp_forms(Forms& forms) {
   forms.push_back({"shfl.sync.down.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kDown>});
   forms.push_back({"shfl.sync.bfly.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kButterfly>});
   forms.push_back({"shfl.sync.idx.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kIndex>});
+  for (Form& form : forms) {
+    if (form.opcode.compare(0, 5, "shfl.") == 0) form.undefined = Form::Undefined::kHandled;
+  }
   forms.push_back({"vote.sync.all.pred", "=p p 4", vote<Vote::kAll>});
   forms.push_back({"vote.sync.any.pred", "=p p 4", vote<Vote::kAny>});
   forms.push_back({"vote.sync.uni.pred", "=p p 4", vote<Vote::kUniform>});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "special.hpp"
@@ -31,6 +32,8 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
 
 void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
+  blames_.clear();
+  results_.clear();
   in_flight_.reset(defined_.size());
   tensor_work_ = {};
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
@@ -160,7 +163,7 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
         ++counts_[at_];
         parked_ = 0;
       } catch (const Violation& violation) {
-        if (violation.kind != FaultKind::kDivergence || !let_others_go_first()) throw Fault(violation, place());
+        if (violation.kind != FaultKind::kDivergence || !let_others_go_first()) throw Fault(violation, violation.pc < 0 ? place() : place(static_cast<std::uint32_t>(violation.pc)));
       }
     }
     if (paths_.empty()) return State::kDone;
@@ -267,22 +270,70 @@ bool PtxWarp::let_others_go_first() {
 void PtxWarp::step(const Instruction& instruction) {
   Mask lanes = paths_[now_].lanes;
   if (instruction.guard.present) {
-    if ((lanes & ~defined_[instruction.guard.index]) != 0) report_uninitialized(instruction, lanes);
+    if ((lanes & ~defined_[instruction.guard.index]) != 0) report_uninitialized(instruction.guard.index, lanes);
     lanes &= predicate(instruction.guard);
     if (lanes == 0) return;
   }
-  for (const std::uint32_t source : instruction.sources) {
-    if ((lanes & ~defined_[source]) != 0) report_uninitialized(instruction, lanes);
-  }
+  Mask all = kAllLanes;
+  for (const std::uint32_t source : instruction.sources) all &= defined_[source];
+  missing_ = lanes & ~all;
+  const Mask undefined = missing_ != 0 ? spread(instruction, lanes) : 0;
   if (in_flight_.any()) check_in_flight(instruction);
   if (kernel_.uses_wgmma()) {
     for (const std::uint32_t source : instruction.sources) wgmma_.touch(source);
     for (const std::uint32_t destination : instruction.destinations) wgmma_.touch(destination);
   }
-  undefined_ = 0;
   instruction.handler(*this, instruction, lanes);
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
-  if (undefined_ != 0) defined_[instruction.destinations[0]] &= ~undefined_;
+  if (undefined != 0) {
+    for (const std::uint32_t destination : instruction.destinations) mark_undefined(destination, undefined, false, 0);
+  }
+  if (!results_.empty()) {
+    for (const Result& result : results_) mark_undefined(result.index, result.lanes, result.from_memory, result.address);
+    results_.clear();
+  }
+}
+
+Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
+  const Form& form = *instruction.form;
+  for (const std::uint32_t source : instruction.sources) {
+    const Mask here = lanes & ~defined_[source];
+    if (here == 0) continue;
+    if (form.undefined == Form::Undefined::kRefused) report_uninitialized(source, lanes);
+    blame_ = {here, at_, source, false, 0};
+    if (!blames_.empty() && (blames_[source].lanes & here) != 0) blame_ = blames_[source];
+    break;
+  }
+  if (form.undefined == Form::Undefined::kHandled) return 0;
+  // Where only one of two values counts, the other one may be missing.
+  const auto& operands = instruction.operands;
+  const std::string_view name = form.opcode;
+  if (name.substr(0, 5) == "selp.") {
+    const Mask chosen = predicate(operands[3]);
+    return lanes & (undefined(operands[3]) | (chosen & undefined(operands[1])) | (~chosen & undefined(operands[2])));
+  }
+  if (name == "and.pred" || name == "or.pred") {
+    const Mask settles = name == "or.pred" ? kAllLanes : 0;  // the value that makes the other one irrelevant
+    const Mask a = undefined(operands[1]), b = undefined(operands[2]);
+    return lanes & ((a & (b | (predicate(operands[2]) ^ settles))) | (b & (a | (predicate(operands[1]) ^ settles))));
+  }
+  return missing_;
+}
+
+void PtxWarp::mark_undefined(std::uint32_t destination, Mask lanes, bool from_memory, std::uint64_t address) {
+  defined_[destination] &= ~lanes;
+  if (blames_.empty()) blames_.resize(defined_.size());
+  if (missing_ == 0 && !from_memory) {
+    blames_[destination].lanes &= ~lanes;  // whoever reads it first is to blame
+    return;
+  }
+  Blame& known = blames_[destination];
+  if (from_memory && known.from_memory && known.pc == at_) {  // another lane of the same read
+    known.lanes |= lanes;
+    return;
+  }
+  known = from_memory ? Blame{lanes, at_, destination, true, address} : blame_;
+  known.lanes = lanes;
 }
 
 // Registers that a tcgen05.ld writes are waited for by whoever touches them: PTX wants a tcgen05.wait::ld before, but
@@ -301,16 +352,22 @@ void PtxWarp::check_in_flight(const Instruction& instruction) {
   for (const std::uint32_t destination : instruction.destinations) check(destination, false);
 }
 
-void PtxWarp::report_uninitialized(const Instruction& instruction, Mask lanes) const {
-  const auto check = [&](std::uint32_t index) {
-    if (const Mask missing = lanes & ~defined_[index]; missing != 0) {
-      throw Violation{FaultKind::kUninitializedRegister,
-                      kernel_.registers()[index].name + " is read and has no value", lowest(missing)};
-    }
-  };
-  if (instruction.guard.present) check(instruction.guard.index);
-  for (const std::uint32_t source : instruction.sources) check(source);
-  throw Violation{FaultKind::kUninitializedRegister, "a register is read and has no value", lowest(lanes)};
+void PtxWarp::report_uninitialized(std::uint32_t index, Mask lanes) const {
+  const Mask missing = lanes & ~defined_[index];
+  const auto& code = kernel_.instructions();
+  if (blames_.empty() || (blames_[index].lanes & missing) == 0) {
+    throw Violation{FaultKind::kUninitializedRegister, name_of(index) + " is read and has no value", lowest(missing)};
+  }
+  const Blame& blame = blames_[index];
+  const std::string use = "; line " + std::to_string(code[at_].line) + " `" + code[at_].form->opcode +
+                          "` uses what came of it";
+  const int lane = lowest(missing & blame.lanes);
+  if (blame.from_memory) {
+    throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written" + use, lane,
+                    blame.address, blame.pc};
+  }
+  throw Violation{FaultKind::kUninitializedRegister, name_of(blame.index) + " is read and has no value" + use, lane, {},
+                  blame.pc};
 }
 
 void PtxWarp::branch(const Instruction& instruction, Mask taken) {
@@ -350,8 +407,8 @@ void PtxWarp::leave(Mask lanes) {
   pick();
 }
 
-Place PtxWarp::place() const {
-  const Instruction& instruction = kernel_.instructions()[at_];
+Place PtxWarp::place(std::uint32_t pc) const {
+  const Instruction& instruction = kernel_.instructions()[pc];
   return {kernel_.name(), instruction.line, instruction.form->opcode, block_.index(), static_cast<int>(index_)};
 }
 

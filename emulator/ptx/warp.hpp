@@ -22,7 +22,8 @@ class PtxWarp : public WarpProgram {
 
   void start() override;
   State run(std::uint64_t instructions, std::uint64_t& executed) override;
-  Place place() const override;
+  Place place() const override { return place(at_); }
+  Place place(std::uint32_t pc) const;
   const std::uint32_t* pc() const override { return &at_; }
   void add_to(Counters& counters) const override;
 
@@ -50,8 +51,22 @@ class PtxWarp : public WarpProgram {
   // Bytes of a lane's local memory; Violation as for shared memory.
   std::byte* local(std::uint64_t address, std::size_t bytes, bool write, int lane);
   void refresh_clock();  // the special registers that count time
-  // The first destination of the present instruction has no defined value in these lanes.
-  void leave_undefined(Mask lanes) { undefined_ = lanes; }
+  // Lanes of a register of the present instruction that have no value. For forms whose handler asks.
+  Mask undefined(const Operand& operand) const {
+    return operand.present && operand.space == Operand::Space::kRegisters ? ~defined_[operand.index] : 0;
+  }
+  bool any_undefined() const { return missing_ != 0; }  // in a source of the present instruction
+  void want_defined(const Operand& operand, Mask lanes) const {
+    if ((undefined(operand) & lanes) != 0) report_uninitialized(operand.index, lanes);
+  }
+  // A destination of the present instruction has no value in these lanes, because its sources have none, or because
+  // memory that nothing has written was read.
+  void leave_undefined(const Operand& destination, Mask lanes) {
+    if (lanes != 0) results_.push_back({destination.index, lanes, false, 0});
+  }
+  void leave_undefined(const Operand& destination, Mask lanes, std::uint64_t shared_address) {
+    if (lanes != 0) results_.push_back({destination.index, lanes, true, shared_address});
+  }
 
   // The condition code of extended-precision arithmetic, a bit a lane.
   Mask carry() const { return carry_; }
@@ -112,7 +127,10 @@ class PtxWarp : public WarpProgram {
   void pick();                  // a path that can run, the latest first
   bool next_path();             // another one that can run; false if there is none
   std::size_t runnable() const;
-  [[noreturn]] void report_uninitialized(const Instruction& instruction, Mask lanes) const;
+  [[noreturn]] void report_uninitialized(std::uint32_t index, Mask lanes) const;
+  // Lanes in which the results have no value, for an instruction that hands this on. Throws for others.
+  Mask spread(const Instruction& instruction, Mask lanes);
+  void mark_undefined(std::uint32_t destination, Mask lanes, bool from_memory, std::uint64_t address);
 
   const Kernel& kernel_;
   ThreadBlock& block_;
@@ -130,8 +148,25 @@ class PtxWarp : public WarpProgram {
   std::vector<std::uint64_t> counts_;    // by instruction
   std::uint32_t at_ = 0;                 // the present instruction, or the last one
   Mask live_ = 0;
-  Mask undefined_ = 0;
   Mask carry_ = 0;
+  // Where a value that is missing came from.
+  struct Blame {
+    Mask lanes = 0;
+    std::uint32_t pc = 0;
+    std::uint32_t index = 0;        // the register that was read first
+    bool from_memory = false;
+    std::uint64_t address = 0;
+  };
+  struct Result {
+    std::uint32_t index;
+    Mask lanes;
+    bool from_memory;
+    std::uint64_t address;
+  };
+  Mask missing_ = 0;
+  Blame blame_;                          // of the sources of the present instruction
+  std::vector<Blame> blames_;            // by register; empty while nothing is undefined
+  std::vector<Result> results_;
   bool waiting_ = false;
   matrix::Order matrix_order_;
   RegistersInFlight in_flight_;

@@ -27,13 +27,14 @@ class Case:
 CASES = {
     "register": Case(
         "uninitialized register",
-        wrong="add.s32 %r1, %r2, 1; // here",
+        wrong="add.s32 %r1, %r2, 1; // here\nst.global.b32 [%rd0], %r1;",
         right="mov.b32 %r2, 1; add.s32 %r1, %r2, 1;",
         lane=0,
     ),
     "register_of_some_lanes": Case(
         "uninitialized register",
-        wrong="setp.lt.u32 %p1, %r0, 37;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1; // here",
+        wrong="setp.lt.u32 %p1, %r0, 37;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1; // here\n"
+        "st.global.b32 [%rd0], %r1;",
         right="setp.lt.u32 %p1, %r0, 37;\nmov.b32 %r2, 0;\n@%p1 mov.b32 %r2, 1;\nadd.s32 %r1, %r2, 1;",
         lane=5,
         warp=1,
@@ -46,7 +47,7 @@ CASES = {
     ),
     "shared": Case(
         "uninitialized shared memory",
-        wrong="ld.shared.b32 %r1, [buffer+8]; // here",
+        wrong="ld.shared.b32 %r1, [buffer+8]; // here\nst.global.b32 [%rd0], %r1;",
         right="shl.b32 %r1, %r0, 2; mov.b32 %r2, buffer; add.s32 %r2, %r2, %r1;\n"
         "st.shared.b32 [%r2], %r0;\n"
         "bar.sync 0; ld.shared.b32 %r1, [buffer+8];",
@@ -54,7 +55,8 @@ CASES = {
     ),
     "shared_byte": Case(
         "uninitialized shared memory",
-        wrong="mov.b32 %r1, 7; st.shared.b8 [buffer], %r1;\nld.shared.b16 %h1, [buffer]; // here",
+        wrong="mov.b32 %r1, 7; st.shared.b8 [buffer], %r1;\nld.shared.b16 %h1, [buffer]; // here\n"
+        "st.global.b16 [%rd0], %h1;",
         right="mov.b32 %r1, 7; st.shared.b16 [buffer], %r1;\nld.shared.b16 %h1, [buffer];",
         lane=0,
         threads=32,
@@ -201,7 +203,7 @@ CASES = {
         "@!%p1 bra DONE;\n"
         "shfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\n"
         "add.s32 %r3, %r2, 1; // here\n"
-        "DONE:",
+        "st.global.b32 [%rd0], %r3;\nDONE:",
         right="setp.lt.u32 %p1, %r0, 12; setp.lt.u32 %p2, %r0, 16;\n"
         "@!%p2 bra DONE;\n"
         "shfl.sync.down.b32 %r2, %r0, 4, 31, 0xffff;\n"
@@ -240,8 +242,53 @@ def test_found_and_twin_passes(name: str) -> None:
     assert f"line {fault.line}" in str(fault) and "kernel k" in str(fault)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "add.s32 %r1, %r2, 1; selp.b32 %r3, %r1, 7, %p1; st.global.b32 [%rd0], %r3;",
+        "setp.eq.b32 %p2, %r2, 0; and.pred %p3, %p2, %p1; selp.b32 %r3, 1, 7, %p3; st.global.b32 [%rd0], %r3;",
+        "setp.eq.b32 %p2, %r2, 0; not.pred %p3, %p1; or.pred %p3, %p2, %p3; selp.b32 %r3, 7, 1, %p3;\n"
+        "st.global.b32 [%rd0], %r3;",
+        "st.shared.b32 [buffer], %r2; mov.b32 %r3, 7; st.shared.b32 [buffer], %r3; ld.shared.b32 %r3, [buffer];\n"
+        "st.global.b32 [%rd0], %r3;",
+        "ld.shared.b32 %r2, [buffer]; mov.b32 %r2, 7; st.global.b32 [%rd0], %r2;",
+        "shfl.sync.idx.b32 %r2, %r2, 3, 31, -1; mov.b32 %r2, 7; st.global.b32 [%rd0], %r2;",
+    ],
+)
+def test_values_that_are_missing_and_not_used(body: str) -> None:
+    """Compilers leave registers without a value where none matters."""
+    out = np.zeros(64, np.uint32)
+    run_ptx(kernel(f"setp.gt.u32 %p1, %r0, 99;\n{body}", declarations=BUFFER), "k", 1, 32, [out])
+    assert out[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("mov.b32 %r1, %r2; // here\nselp.b32 %r3, %r1, 7, %p1; st.global.b32 [%rd0], %r3;", "uninitialized register"),
+        ("setp.eq.b32 %p2, %r2, 0; // here\nand.pred %p3, %p2, %p1;\n@%p3 mov.b32 %r1, 1;", "uninitialized register"),
+        ("cvt.u64.u32 %rd1, %r2; // here\nadd.s64 %rd1, %rd1, %rd0; ld.global.b32 %r1, [%rd1];",
+         "uninitialized register"),
+        ("mov.b32 %r1, %r2; // here\nst.shared.b32 [%r1], 0;", "uninitialized register"),
+        ("st.shared.b32 [buffer], %r2; ld.shared.b32 %r3, [buffer]; // here\nst.global.b32 [%rd0], %r3;",
+         "uninitialized shared memory"),
+        ("mov.b32 %r4, 0; st.shared.b32 [buffer], %r4; red.shared.max.u32 [buffer], %r2;\n"
+         "ld.shared.b32 %r3, [buffer]; // here\nst.global.b32 [%rd0], %r3;", "uninitialized shared memory"),
+        ("add.s32 %r1, %r2, 1; // here\nshfl.sync.idx.b32 %r3, %r1, 3, 31, -1; st.global.b32 [%rd0], %r3;",
+         "uninitialized register"),
+    ],
+)  # fmt: skip
+def test_values_that_are_missing_and_used(body: str, kind: str) -> None:
+    """The place is where the missing value was read first; the message says who used it."""
+    text = kernel(f"setp.lt.u32 %p1, %r0, 99;\n{body}", declarations=BUFFER)
+    with pytest.raises(EmulatorFault, match="uses what came of it") as caught:
+        run_ptx(text, "k", 1, 32, [np.zeros(64, np.uint32)])
+    assert caught.value.kind == kind
+    assert caught.value.line == line_of(text, "// here")
+
+
 def test_block_is_named() -> None:
-    text = kernel("mov.u32 %r1, %ctaid.y;\nsetp.eq.b32 %p1, %r1, 2;\n@%p1 add.s32 %r2, %r3, 1;")
+    text = kernel("mov.u32 %r1, %ctaid.y;\nsetp.eq.b32 %p1, %r1, 2;\n@%p1 st.global.b32 [%rd0], %r3;")
     with pytest.raises(EmulatorFault) as caught:
         run_ptx(text, "k", (2, 3), 32, [np.zeros(1, np.uint32)])
     assert caught.value.block == (0, 2, 0)
@@ -249,7 +296,7 @@ def test_block_is_named() -> None:
 
 def test_memory_of_the_last_block_is_not_initialized() -> None:
     body = "mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r1, 0;\n@%p1 st.shared.b32 [buffer], %r0;\n"
-    body += "ld.shared.b32 %r2, [buffer];"
+    body += "ld.shared.b32 %r2, [buffer]; st.global.b32 [%rd0], %r2;"
     run_ptx(kernel(body, declarations=BUFFER), "k", 1, 32, [np.zeros(1, np.uint32)])
     with pytest.raises(EmulatorFault, match=r"uninitialized shared memory.*block \(1, 0, 0\)"):
         run_ptx(kernel(body, declarations=BUFFER), "k", 2, 32, [np.zeros(1, np.uint32)])
@@ -273,7 +320,7 @@ def test_deadlock_tells_what_each_warp_waits_for() -> None:
 
 
 def test_line_is_that_of_the_text() -> None:
-    text = kernel("\n\n/* a\ncomment */ add.s32 %r1, %r2, 1; // here")
+    text = kernel("\n\n/* a\ncomment */ add.s32 %r1, %r2, 1; // here\nst.global.b32 [%rd0], %r1;")
     with pytest.raises(EmulatorFault) as caught:
         run_ptx(text, "k", 1, 32, [np.zeros(1, np.uint32)])
     assert caught.value.line == line_of(text, "// here")
