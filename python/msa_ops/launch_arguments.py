@@ -6,15 +6,23 @@ import contextlib
 import struct
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 Launch = tuple[int, tuple[int, ...]]
 """Position of a kernel, and its arguments."""
 
 
+class Launches(list[Launch]):
+    """What was launched, in order. `others`: torch did some work too, which is not in the list."""
+
+    others = False
+
+
 class _Recording(threading.local):
-    launches: list[Launch] | None = None
+    launches: Launches | None = None
 
 
 _recording = _Recording()
@@ -26,13 +34,27 @@ class Address(int):
     tensor: Tensor
 
 
+class _SeeWork(TorchDispatchMode):
+    """Sees the ops of torch that are more than other views of a tensor."""
+
+    def __init__(self, launches: Launches) -> None:
+        super().__init__()
+        self.launches = launches
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view:
+            self.launches.others = True
+        return func(*args, **(kwargs or {}))
+
+
 @contextlib.contextmanager
-def record() -> Iterator[list[Launch]]:
+def record() -> Iterator[Launches]:
     """Lists what is launched in this thread within the block; addresses are of type `Address`."""
-    launches: list[Launch] = []
+    launches = Launches()
     before, _recording.launches = _recording.launches, launches
     try:
-        yield launches
+        with _SeeWork(launches):
+            yield launches
     finally:
         _recording.launches = before
 

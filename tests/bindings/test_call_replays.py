@@ -105,6 +105,19 @@ def test_an_address_belongs_to_one_tensor_that_is_known() -> None:
     assert len(calls) == 1
 
 
+def test_work_of_torch_between_launches_is_seen() -> None:
+    x = torch.zeros(4, 8)
+    with record() as launches:
+        note(3, (pointer(x.t()[1:].unsqueeze(0).transpose(0, 1)),))
+    assert len(launches) == 1 and not launches.others
+    with record() as launches:
+        x.fill_(1.0)
+    assert launches.others
+    with record() as launches:
+        torch.empty(4)
+    assert launches.others
+
+
 def test_what_is_remembered_is_launched() -> None:
     """Without a driver the launch fails, and says so; with one there is no kernel of that number to start."""
     if torch.cuda.is_available():

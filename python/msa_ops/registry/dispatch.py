@@ -123,9 +123,11 @@ class Dispatcher:
             return self._run_on(chip, plan.backend, call, outs)
         if launched is None or not self._may_repeat(plan, override):
             return execute(plan.backend, self.spec, call, outs)
+        results = self.spec.meta(call) if outs is None else outs
         with record() as launches:
-            results = execute(plan.backend, self.spec, call, outs)
-        launched(plan, results, launches)
+            execute(plan.backend, self.spec, call, results)
+        if not launches.others:
+            launched(plan, results, launches)
         return results
 
     def _may_repeat(self, plan: Plan, override: overrides.Override) -> bool:
