@@ -14,7 +14,7 @@ from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-ARCHS = ("sm_90a",)
+ARCHS = ("sm_90a", "sm_100a", "sm_103a", "sm_107a")
 """Chips that can be emulated."""
 
 
@@ -34,6 +34,7 @@ class VirtualChip:
 
     platform: Platform
     max_instructions: int = MAX_INSTRUCTIONS
+    seed: int | None = None
     launches: list[Launch] = field(default_factory=list)
     _call: tuple[str, str, list[Allocation]] | None = None
 
@@ -60,13 +61,25 @@ class VirtualChip:
             position = _C.find_kernel(kernel)
         except IndexError as error:
             raise NotImplementedError(str(error)) from None
-        counters = _C.emulate_launch(position, kernel_text.ptx(kernel), memory, list(arguments), self.max_instructions)
+        counters = _C.emulate_launch(
+            position,
+            kernel_text.ptx(kernel),
+            memory,
+            list(arguments),
+            self.max_instructions,
+            chip=self.platform.arch,
+            seed=self.seed,
+        )
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
 
 @contextlib.contextmanager
 def emulate(
-    arch: str = "sm_90a", *, multiprocessors: int | None = None, max_instructions: int = MAX_INSTRUCTIONS
+    arch: str = "sm_90a",
+    *,
+    seed: int | None = None,
+    multiprocessors: int | None = None,
+    max_instructions: int = MAX_INSTRUCTIONS,
 ) -> Iterator[VirtualChip]:
     """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
     kernels are executed by the emulator, through their own host launchers.
@@ -74,8 +87,10 @@ def emulate(
     A kernel may use exactly the tensors of the call, and write only those that the op writes. Of ops without a
     kernel for the chip the reference runs if it is asked for, as on the chip. Tensors on a GPU are not concerned.
 
-    arch: a chip of `ARCHS`, by arch or name ("sm_90a", "H200"). multiprocessors: another number than the chip has, for
-        kernels that divide their work by it. max_instructions: warp instructions after which a launch is given up.
+    arch: a chip of `ARCHS`, by arch or name ("sm_90a", "H200"). seed: of a random schedule and random times at which
+        asynchronous work is done; None: warps in turn, and everything as late as the memory model allows.
+    multiprocessors: another number than the chip has, for kernels that divide their work by it.
+    max_instructions: warp instructions after which a launch is given up.
 
     Raises ValueError for a chip that is not emulated. Ops raise EmulatorFault for what a kernel does wrong,
     UnsupportedPtx for instructions that the emulator lacks.
@@ -87,6 +102,6 @@ def emulate(
         if not 1 <= multiprocessors <= 1024:
             raise ValueError(f"multiprocessors: {multiprocessors}; accepted: 1 to 1024")
         platform = platforms.with_multiprocessors(platform, multiprocessors)
-    chip = VirtualChip(platform, max_instructions)
+    chip = VirtualChip(platform, max_instructions, seed)
     with virtual.use(chip):
         yield chip
