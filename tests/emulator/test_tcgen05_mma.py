@@ -1,0 +1,331 @@
+"""tcgen05.mma against NumPy: kinds, layouts, shapes, A in tensor memory, scale factors, pairs of blocks."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.emulator.shared_operands import WIDTHS, descriptor, place, to_bytes
+from tests.emulator.tensor_products import OPERANDS, Program
+
+Array = NDArray[np.generic]
+FORMATS = {
+    "f16": (0, np.float16, 16), "bf16": (1, ml_dtypes.bfloat16, 16), "tf32": (2, np.float32, 8),
+    "e4m3": (0, ml_dtypes.float8_e4m3fn, 32), "e5m2": (1, ml_dtypes.float8_e5m2, 32),
+    "e2m3": (3, ml_dtypes.float6_e2m3fn, 32), "e3m2": (4, ml_dtypes.float6_e3m2fn, 32),
+    "e2m1": (5, ml_dtypes.float4_e2m1fn, 32), "u8": (0, np.uint8, 32), "s8": (1, np.int8, 32),
+}  # fmt: skip
+BITS = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
+KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "u8": "i8", "s8": "i8"}
+SUMS = {"f16": 0, "f32": 1, "s32": 2}
+
+
+def draw(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Array:
+    """Numbers whose sums of products are exact in every order."""
+    limits = {"s8": (-128, 128), "u8": (0, 256), "e2m1": (-4, 5), "e2m3": (-4, 5)}.get(kind, (-4, 5))
+    return rng.integers(*limits, shape).astype(FORMATS[kind][1])
+
+
+def codes_of(matrix: Array, kind: str) -> Array:
+    """Elements as unsigned numbers; those of less than 8 bits keep their low bits."""
+    size = matrix.dtype.itemsize
+    return np.ascontiguousarray(matrix).view(f"u{size}") & np.array((1 << BITS.get(kind, 8 * size)) - 1, f"u{size}")
+
+
+def padded(matrix: Array, kind: str) -> Array:
+    """Rows of bytes in which 16 elements of less than 8 bits fill the first of each 16 bytes."""
+    codes = codes_of(matrix, kind)
+    if kind not in BITS:
+        return codes
+    bits = BITS[kind]
+    rows, k = codes.shape
+    units = codes.reshape(rows, k // 16, 16)
+    flat = (units[..., None] >> np.arange(bits, dtype=np.uint8) & 1).reshape(rows, k // 16, 16 * bits)
+    packed = np.packbits(flat, axis=-1, bitorder="little")
+    return np.pad(packed, ((0, 0), (0, 0), (0, 16 - packed.shape[-1]))).reshape(rows, k)
+
+
+def instruction(m: int, n: int, a: str, b: str, d: str, **bits: int) -> int:
+    value = SUMS[d] << 4 | FORMATS[a][0] << 7 | FORMATS[b][0] << 10 | (n >> 3) << 17 | (m >> 4) << 24
+    places = {"negate_a": 13, "negate_b": 14, "a_mn": 15, "b_mn": 16, "saturate": 3, "long_k": 29}
+    return value | sum(on << places[name] for name, on in bits.items())
+
+
+def lanes_of(m: int, n: int, blocks: int, weight_stationary: bool = False) -> tuple[Array, Array, Array]:
+    """Block, lane and column of element (row, column) of D."""
+    row, column = np.meshgrid(np.arange(m), np.arange(n), indexing="ij")
+    share = m // blocks
+    block, row = row // share, row % share
+    if share == 128:
+        return block, row, column
+    if share == 64 and blocks == 1 and not weight_stationary:
+        return block, row % 16 + row // 16 * 32, column
+    parts = 128 // share
+    return block, row + share * (column // (n // parts)), column % (n // parts)
+
+
+def words_of(values: Array, d: str) -> NDArray[np.uint32]:
+    if d == "f16":
+        return values.astype(np.float16).view(np.uint16).astype(np.uint32)
+    return values.astype({"f32": np.float32, "s32": np.int32}[d]).view(np.uint32)
+
+
+def to_tensor(
+    words: NDArray[np.uint32], where: tuple[Array, Array, Array], blocks: int, columns: int
+) -> NDArray[np.uint32]:
+    made = np.zeros((blocks, columns, 128), np.uint32)
+    block, lane, column = where
+    made[block, column, lane] = words
+    return made
+
+
+def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, blocks: int = 1, keep: bool = True,
+          a_mode: str = "128", b_mode: str = "128", a_major: str = "k", b_major: str = "k", in_tensor: bool = False,
+          weight_stationary: bool = False, negate: tuple[int, int] = (0, 0), masks: list[int] | None = None,
+          shift: int | None = None, k_factor: int = 1, chip: str = "sm_100a", gap: int = 0) -> None:  # fmt: skip
+    rng = np.random.default_rng([m, n, blocks])
+    k = FORMATS[a_kind][2] * k_factor
+    a, b = draw(rng, a_kind, (m, k)), draw(rng, b_kind, (n, k))
+    width = 32 * k_factor
+    memory, descriptors = [], []
+    start = OPERANDS
+    for matrix, kind, mode, major in ((a, a_kind, a_mode, a_major), (b, b_kind, b_mode, b_major)):
+        rows = matrix.shape[0] // blocks
+        elements = padded(matrix, kind) if major == "k" else codes_of(matrix, kind)
+        offset, leading, stride, size = place(rows, width, mode, major, elements.dtype.itemsize, gap)
+        parts = [to_bytes(elements[rows * i : rows * (i + 1)], offset, size) for i in range(blocks)]
+        descriptors.append(descriptor(start, leading, stride, mode, "blackwell"))
+        memory.append(np.stack(parts))
+        start += memory[-1].shape[1]
+    image = np.concatenate(memory, axis=1)
+    image = np.pad(image, ((0, 0), (0, -image.shape[1] % 2048)))
+    where = lanes_of(m, n, blocks, weight_stationary)
+    c = rng.integers(-50, 50, (m, n))
+    columns = n if not (weight_stationary or blocks == 2) else int(where[2].max()) + 1
+    d_columns = -(-columns // 32) * 32
+    tensors = to_tensor(words_of(c, d_kind), where, blocks, d_columns)
+    a_operand = "%rd10"
+    if in_tensor:
+        codes = np.ascontiguousarray(codes_of(a, a_kind)).view(np.uint8).reshape(m, -1).copy().view(np.uint32)
+        a_where = lanes_of(m, codes.shape[1], blocks, weight_stationary)
+        a_words = np.zeros((blocks, 32, 128), np.uint32)
+        share = m // blocks
+        copies = 1 if share == 128 or (share == 64 and blocks == 1 and not weight_stationary) else 128 // share
+        for i in range(copies):
+            block, row = np.divmod(np.arange(m), share)
+            lane = row + share * i if copies > 1 else a_where[1][:, 0]
+            for column in range(codes.shape[1]):
+                a_words[block, column, lane] = codes[:, column]
+        tensors = np.concatenate([tensors, a_words], axis=1)
+        a_operand = f"[%r2+{d_columns}]"
+    idesc = instruction(m, n, a_kind, b_kind, d_kind, negate_a=negate[0], negate_b=negate[1],
+                        a_mn=int(a_major == "mn"), b_mn=int(b_major == "mn"), long_k=k_factor - 1)  # fmt: skip
+    mask_operand = ""
+    if masks is not None:
+        mask_operand = "{" + ", ".join(f"%r{16 + i}" for i in range(4 * blocks)) + "}, "
+    kind = KINDS.get(a_kind, "f8f6f4")
+    stationary = ".ws" if weight_stationary else ""
+    products = (
+        f"mov.b64 %rd10, {descriptors[0]:#x}; mov.b64 %rd11, {descriptors[1]:#x}; mov.b32 %r10, {idesc:#x};\n"
+        + "".join(f"mov.b32 %r{16 + i}, {mask:#x};\n" for i, mask in enumerate(masks or []))
+        + f"mov.pred %p4, {int(keep)};\n"
+        f"tcgen05.mma{stationary}.cta_group::{blocks}.kind::{kind} [%r2], {a_operand}, %rd11, %r10, {mask_operand}%p4"
+        + (f", {shift}" if shift is not None else "")
+        + ";"
+    )
+    program = Program(image, tensors, products, columns, blocks=blocks, chip=chip)
+    out = program.run()
+    sign = (-1) ** (negate[0] + negate[1])
+    exact = sign * (a.astype(np.float64) @ b.astype(np.float64).T)
+    if keep:
+        exact = exact + c * 2.0 ** -(shift or 0)
+    expected = to_tensor(words_of(exact, d_kind), where, blocks, columns)
+    if masks is not None:
+        bits = np.concatenate([np.uint32(mask) >> np.arange(32, dtype=np.uint32) & 1 for mask in masks])
+        untouched = bits.reshape(blocks, 1, 128).astype(bool)
+        expected = np.where(untouched, tensors[:, :columns], expected)
+    used = to_tensor(np.ones((m, n), np.uint32), where, blocks, columns) != 0
+    np.testing.assert_array_equal(np.where(used, out, 0), np.where(used, expected, 0))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "d"),
+    [("f16", "f16", "f32"), ("f16", "f16", "f16"), ("bf16", "bf16", "f32"), ("tf32", "tf32", "f32")]
+    + [(a, b, "f32") for a, b in itertools.product(["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"], repeat=2)]
+    + [(a, b, "s32") for a, b in itertools.product(["u8", "s8"], repeat=2)],
+)
+def test_types(a: str, b: str, d: str) -> None:
+    check(a, b, d)
+
+
+@pytest.mark.parametrize(("m", "n"), [(128, 16), (128, 48), (128, 256), (64, 8), (64, 24), (64, 256)])
+@pytest.mark.parametrize("keep", [False, True])
+def test_shapes(m: int, n: int, keep: bool) -> None:
+    check("f16", "f16", "f32", m, n, keep=keep)
+
+
+@pytest.mark.parametrize("mode", WIDTHS)
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("kind", ["f16", "e4m3"])
+def test_layouts(mode: str, major: str, kind: str) -> None:
+    gap = 256 if mode == "none" else 1024
+    check(kind, kind, "f32", n=128, a_mode=mode, b_mode=mode, a_major=major, b_major=major, gap=gap)
+
+
+@pytest.mark.parametrize(("m", "n"), [(128, 16), (128, 32), (128, 256), (256, 16), (256, 128), (256, 256)])
+@pytest.mark.parametrize("in_tensor", [False, True])
+def test_pairs_of_blocks(m: int, n: int, in_tensor: bool) -> None:
+    check("f16", "f16", "f32", m, n, blocks=2, in_tensor=in_tensor)
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "tf32", "e4m3", "s8"])
+@pytest.mark.parametrize("m", [64, 128])
+def test_a_in_tensor_memory(kind: str, m: int) -> None:
+    check(kind, kind, "s32" if kind == "s8" else "f32", m, in_tensor=True)
+
+
+@pytest.mark.parametrize("m", [32, 64, 128])
+@pytest.mark.parametrize("n", [64, 256])
+@pytest.mark.parametrize("in_tensor", [False, True])
+def test_weight_stationary(m: int, n: int, in_tensor: bool) -> None:
+    check("f16", "f16", "f32", m, n, weight_stationary=True, in_tensor=in_tensor)
+
+
+@pytest.mark.parametrize("negate", [(0, 1), (1, 0), (1, 1)])
+def test_negation(negate: tuple[int, int]) -> None:
+    check("e4m3", "e4m3", "f32", negate=negate)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4])
+def test_scaled_sums(shift: int) -> None:
+    check("f16", "f16", "f32", shift=shift)
+
+
+def test_masked_lanes() -> None:
+    check("f16", "f16", "f32", masks=[0, 0xFFFFFFFF, 0x0000FF0F, 1])
+    check("f16", "f16", "f32", 256, 32, blocks=2, masks=[0, 0xFFFFFFFF, 0xFF0F, 1, 5, 0, 0x80000000, 0])
+
+
+def test_long_k_of_rubin() -> None:
+    check("e4m3", "e5m2", "f32", k_factor=2, chip="sm_107a")
+    with pytest.raises(Exception, match="K 64 on sm_100a"):
+        check("e4m3", "e5m2", "f32", k_factor=2)
+
+
+# ---- scale factors
+
+
+def scale_words(codes: NDArray[np.uint8], halves: bool = False) -> NDArray[np.uint32]:
+    """[rows, up to 4] codes to words [columns, 128 lanes]: row r in lane r % 32 of each 32 and column r / 32."""
+    rows = len(codes)
+    words = np.zeros((rows, 4), np.uint8)
+    words[:, : codes.shape[1]] = codes
+    packed = np.pad(words.view(np.uint32)[:, 0], (0, -rows % 32))
+    if not halves:
+        return np.tile(packed.reshape(-1, 32), (1, 4))
+    lower, upper = packed[: rows // 2].reshape(-1, 32), packed[rows // 2 :].reshape(-1, 32)
+    return np.concatenate([lower, lower, upper, upper], axis=1)
+
+
+def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int = 128, n: int = 64, blocks: int = 1,
+           scale_id: int = 0, extreme: bool = False, in_tensor: bool = False) -> None:  # fmt: skip
+    rng = np.random.default_rng([m, n, block])
+    nibbles = kind != "mxf8f6f4"
+    k = 64 if nibbles else 32
+    a, b = draw(rng, element, (m, k)), draw(rng, element, (n, k))
+    count = k // block
+    if scale == "ue8m0":
+        low, high = (0, 255) if extreme else (124, 131)
+        codes = [rng.integers(low, high, (rows, count)).astype(np.uint8) for rows in (m, n)]
+        if extreme:
+            codes[1] = 254 - codes[0][: len(codes[1])]  # products of scale factors near one, the factors far from it
+            codes[0] = np.broadcast_to(codes[0][:1], codes[0].shape).copy()
+            codes[1] = np.broadcast_to(codes[1][:1], codes[1].shape).copy()
+        factors = [2.0 ** (code.astype(np.float64) - 127) for code in codes]
+    else:
+        factors = [rng.integers(1, 9, (rows, count)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n)]
+        codes = [factor.view(np.uint8) for factor in factors]
+        factors = [factor.astype(np.float64) for factor in factors]
+    memory, descriptors, start = [], [], OPERANDS
+    for matrix in (a, b):
+        rows = matrix.shape[0] // blocks
+        codes_here = codes_of(matrix, element)
+        elements = codes_here[:, 0::2] | codes_here[:, 1::2] << 4 if nibbles else padded(matrix, element)
+        offset, leading, stride, size = place(rows, 32, "128", "k", 1)
+        parts = [to_bytes(elements[rows * i : rows * (i + 1)], offset, size) for i in range(blocks)]
+        descriptors.append(descriptor(start, leading, stride, "128", "blackwell"))
+        memory.append(np.stack(parts))
+        start += memory[-1].shape[1]
+    image = np.concatenate(memory, axis=1)
+    image = np.pad(image, ((0, 0), (0, -image.shape[1] % 2048)))
+    share = m // blocks
+    shifted = [np.pad(code, ((0, 0), (scale_id, 0))) for code in codes]
+    a_scales = np.stack([scale_words(shifted[0][share * i : share * (i + 1)]) for i in range(blocks)])
+    b_scales = np.stack([scale_words(shifted[1], halves=blocks == 2 and share == 64)] * blocks)
+    where = lanes_of(m, n, blocks)
+    columns = int(where[2].max()) + 1
+    d_columns = -(-columns // 32) * 32
+    c = rng.integers(-50, 50, (m, n))
+    tensors = np.zeros((blocks, d_columns + 64, 128), np.uint32)
+    tensors[:, :d_columns] = to_tensor(words_of(c, "f32"), where, blocks, d_columns)
+    tensors[:, d_columns : d_columns + a_scales.shape[1]] = a_scales
+    tensors[:, d_columns + 16 : d_columns + 16 + b_scales.shape[1]] = b_scales
+    a_operand = "%rd10"
+    if in_tensor:
+        packed = codes_of(a, element)
+        packed = packed[:, 0::2] | packed[:, 1::2] << 4 if nibbles else packed
+        tensors[0, d_columns + 32 : d_columns + 40] = np.ascontiguousarray(packed).view(np.uint32).T
+        a_operand = f"[%r2+{d_columns + 32}]"
+    format_code = 1 if nibbles else FORMATS[element][0]
+    idesc = format_code << 7 | format_code << 10 | (n >> 3) << 17 | int(scale == "ue8m0") << 23 | (m >> 4) << 24
+    idesc |= scale_id << 4 | scale_id << 29
+    products = (
+        f"mov.b64 %rd10, {descriptors[0]:#x}; mov.b64 %rd11, {descriptors[1]:#x}; mov.b32 %r10, {idesc:#x};\n"
+        f"add.s32 %r11, %r2, {d_columns}; add.s32 %r12, %r2, {d_columns + 16}; mov.pred %p4, 1;\n"
+        f"tcgen05.mma.cta_group::{blocks}.kind::{kind}.block_scale{names} [%r2], {a_operand}, %rd11, %r10, "
+        "[%r11], [%r12], %p4;"
+    )
+    out = Program(image, tensors, products, columns, blocks=blocks).run()
+    wide = [np.repeat(factor, block, axis=1) * x.astype(np.float64) for factor, x in zip(factors, (a, b), strict=True)]
+    expected = to_tensor(words_of(wide[0] @ wide[1].T + c, "f32"), where, blocks, columns)
+    np.testing.assert_array_equal(out, expected)
+
+
+SCALED = [
+    ("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32), ("mxf8f6f4", "", "e2m1", "ue8m0", 32),
+    ("mxf8f6f4", ".scale_vec::1X", "e3m2", "ue8m0", 32), ("mxf4", ".block32", "e2m1", "ue8m0", 32),
+    ("mxf4", ".scale_vec::2X", "e2m1", "ue8m0", 32), ("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16),
+    ("mxf4nvf4", ".scale_vec::4X", "e2m1", "ue8m0", 16), ("mxf4nvf4", ".block32", "e2m1", "ue4m3", 32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCALED, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize("n", [16, 64, 256])
+def test_scale_factors(case: tuple[str, str, str, str, int], n: int) -> None:
+    scaled(*case, n=n)
+
+
+@pytest.mark.parametrize("scale_id", [0, 1, 2, 3])
+def test_which_scale_factor(scale_id: int) -> None:
+    scaled("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, scale_id=scale_id)
+    if scale_id in (0, 2):
+        scaled("mxf4", ".block32", "e2m1", "ue8m0", 32, scale_id=scale_id)
+
+
+@pytest.mark.parametrize(("m", "n"), [(256, 256), (256, 64), (128, 64), (128, 128)])
+def test_scale_factors_of_pairs(m: int, n: int) -> None:
+    scaled("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, m=m, n=n, blocks=2)
+
+
+def test_scale_factors_with_a_in_tensor_memory() -> None:
+    scaled("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, in_tensor=True)
+    scaled("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, in_tensor=True)
+
+
+def test_extreme_scale_factors() -> None:
+    """2^127 times 2^-127: neither factor's products fit into fp32."""
+    scaled("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, extreme=True)
