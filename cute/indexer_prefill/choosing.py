@@ -48,13 +48,6 @@ def limits(count: Int32, topk: Int32, init_blocks: Int32, local_blocks: Int32):
 
 
 @cute.jit
-def clear(address: Int32):
-    for i in cutlass.range_constexpr(4):
-        memory.store_shared_128(address + 16 * i, *[Uint32(0)] * 4)
-        memory.store_shared_128(address + 64 + 16 * i, *[Uint32(NO_BLOCK)] * 4)
-
-
-@cute.jit
 def insert(key: Uint32, block: Uint32, keys, ids):
     """Puts a block behind all whose keys are not smaller; the last one falls out. A key of 0 changes nothing."""
     moved_key, moved_id = key, block
@@ -68,16 +61,20 @@ def insert(key: Uint32, block: Uint32, keys, ids):
 
 
 @cute.jit
-def offer(row: Int32, address: Int32, first: Int32, begin: Int32, end: Int32):
+def offer(row: Int32, address: Int32, first: Int32, begin: Int32, end: Int32, fresh, owns):
     """Offers a row's scores of the blocks begin to end - 1, of a chunk whose first block is `first`.
 
-    row, address: shared addresses of the row's keys in the table and of its list. A warp together.
+    row, address: shared addresses of the row's keys in the table and of its list. fresh: the list is empty, whatever
+    is there. owns: whether the lane has a row; one that has none sees another's and changes nothing. A warp together.
     """
     keys = cute.make_rmem_tensor(cute.make_layout((MAX_TOPK,)), Uint32)
     ids = cute.make_rmem_tensor(cute.make_layout((MAX_TOPK,)), Uint32)
-    for i in cutlass.range_constexpr(0, MAX_TOPK, 4):
-        keys[i], keys[i + 1], keys[i + 2], keys[i + 3] = memory.load_shared_128(address + 4 * i)
-        ids[i], ids[i + 1], ids[i + 2], ids[i + 3] = memory.load_shared_128(address + 64 + 4 * i)
+    for i in cutlass.range_constexpr(MAX_TOPK):
+        keys[i], ids[i] = Uint32(0), Uint32(NO_BLOCK)
+    if not fresh:
+        for i in cutlass.range_constexpr(0, MAX_TOPK, 4):
+            keys[i], keys[i + 1], keys[i + 2], keys[i + 3] = memory.load_shared_128(address + 4 * i)
+            ids[i], ids[i + 1], ids[i + 2], ids[i + 3] = memory.load_shared_128(address + 64 + 4 * i)
     better = Uint32(0)
     number = Uint32(end - begin) if end > begin else Uint32(0)
     for i in cutlass.range_constexpr(CHUNK):
@@ -88,9 +85,10 @@ def offer(row: Int32, address: Int32, first: Int32, begin: Int32, end: Int32):
         key = load_key_if(Uint32(0), better, row + 4 * place)
         better = better & (better - Uint32(1))
         insert(key, Uint32(first + place), keys, ids)
-    for i in cutlass.range_constexpr(0, MAX_TOPK, 4):
-        memory.store_shared_128(address + 4 * i, keys[i], keys[i + 1], keys[i + 2], keys[i + 3])
-        memory.store_shared_128(address + 64 + 4 * i, ids[i], ids[i + 1], ids[i + 2], ids[i + 3])
+    if owns:
+        for i in cutlass.range_constexpr(0, MAX_TOPK, 4):
+            memory.store_shared_128(address + 4 * i, keys[i], keys[i + 1], keys[i + 2], keys[i + 3])
+            memory.store_shared_128(address + 64 + 4 * i, ids[i], ids[i + 1], ids[i + 2], ids[i + 3])
 
 
 def exchanges(number: int):

@@ -19,12 +19,11 @@ def descriptor(address: Int32) -> Int64:
 
 
 @dsl_user_op
-def multiply(kind: str, rows, keys: Int64, wait: bool, *, loc=None, ip=None):
-    """64 fp32 sums a thread of 64 rows x 128 keys; all four warps of a warpgroup together.
+def multiply(kind: str, rows, keys: Int64, *, loc=None, ip=None):
+    """64 fp32 sums a thread of 64 rows x 128 keys; all four warps of a warpgroup together. Waits for them.
 
     rows: 32 registers, four a step as the instruction wants A. keys: their descriptor. Thread 4 g + t of warp w holds,
-    at 4 j + i, row 16 w + g (i = 0, 1) or 16 w + g + 8 (i = 2, 3) and key 8 j + 2 t + i % 2. wait: for the result;
-    else only `finish` may touch it.
+    at 4 j + i, row 16 w + g (i = 0, 1) or 16 w + g + 8 (i = 2, 3) and key 8 j + 2 t + i % 2.
     """
     sums = ", ".join(f"${i}" for i in range(64))
     lines = ["{ .reg .b64 keys; .reg .pred more; setp.ne.b32 more, 0, 0; wgmma.fence.sync.aligned;"]
@@ -37,25 +36,13 @@ def multiply(kind: str, rows, keys: Int64, wait: bool, *, loc=None, ip=None):
         )
         if step == 0:
             lines.append("setp.eq.b32 more, 0, 0;")
-    lines.append("wgmma.commit_group.sync.aligned;")
-    lines.append("wgmma.wait_group.sync.aligned 0; }" if wait else "}")
-    constraints = ["=&f"] * 64 + ["r"] * 32 + ["l", "~{memory}"]
-    return _sums(" ".join(lines), constraints, (*rows, keys), loc, ip)
-
-
-@dsl_user_op
-def finish(newer: int, sums, *, loc=None, ip=None):
-    """The sums, when at most the `newer` newest products are still under way."""
-    constraints = ["=f"] * 64 + [str(i) for i in range(64)] + ["~{memory}"]
-    return _sums(f"wgmma.wait_group.sync.aligned {newer};", constraints, sums, loc, ip)
-
-
-def _sums(text: str, constraints: list[str], operands, loc, ip):
+    lines.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }")
+    # "&": no sum may share a register with rows that a later step needs.
     found = llvm.inline_asm(
         llvm.StructType.get_literal([T.f32()] * 64),
-        [value.ir_value(loc=loc, ip=ip) for value in operands],
-        text,
-        ",".join(constraints),
+        [value.ir_value(loc=loc, ip=ip) for value in (*rows, keys)],
+        " ".join(lines),
+        ",".join(["=&f"] * 64 + ["r"] * 32 + ["l", "~{memory}"]),
         has_side_effects=True,
         is_align_stack=False,
         asm_dialect=llvm.AsmDialect.AD_ATT,

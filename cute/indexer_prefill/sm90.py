@@ -25,7 +25,15 @@ from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import async_copy, bulk_copy, half_pairs, memory, streaming
 from msa_ops.cute.common.asm import asm, select
 from msa_ops.cute.indexer_prefill import choosing, keys, products, queries, work
-from msa_ops.cute.indexer_prefill.sm90_configs import CHUNK, PAGE, ROW_BYTES, STAGE_BYTES, TABLE_STRIDE, Config
+from msa_ops.cute.indexer_prefill.sm90_configs import (
+    CHUNK,
+    LIST_STRIDE,
+    PAGE,
+    ROW_BYTES,
+    STAGE_BYTES,
+    TABLE_STRIDE,
+    Config,
+)
 
 AHEAD = 4
 """Blocks before a page is read, it is brought to the L2 cache."""
@@ -142,7 +150,7 @@ class IndexerPrefillSm90:
         stages = cute.arch.get_dyn_smem(Uint8, alignment=1024).toint()
         tables = stages + STAGE_BYTES * c.stages
         lists = tables + c.multiplying_warps * c.table_bytes
-        full = lists + c.multiplying_warps * c.list_bytes
+        full = lists + c.lists * c.list_bytes
         a = SimpleNamespace(
             index_q=index_q.toint(),
             index_cache=index_cache.toint(),
@@ -165,6 +173,7 @@ class IndexerPrefillSm90:
             num_heads=num_heads,
             max_blocks=max_blocks,
             tile_tokens=tile_tokens,
+            enough=topk,
             topk=topk,
             init_blocks=init_blocks,
             local_blocks=local_blocks,
@@ -174,8 +183,10 @@ class IndexerPrefillSm90:
             warp=warp,
             lane=thread % 32,
             stages=stages,
-            table=tables + warp * c.table_bytes,
-            list=lists + warp * c.list_bytes,
+            tables=tables,
+            list=lists + (warp % c.lists) * c.list_bytes,
+            group=warp // 4,
+            first_row=(0 if c.alternate else warp // 4) * (64 * c.tiles) + warp % 4 * 16,
             full=full,
             empty=full + 8 * c.stages,
             exists=full + 16 * c.stages,
@@ -183,7 +194,7 @@ class IndexerPrefillSm90:
         if thread == 0:
             for i in cutlass.range_constexpr(c.stages):
                 bulk_copy.barrier_init(a.full + 8 * i, 4)
-                bulk_copy.barrier_init(a.empty + 8 * i, c.multiplying_warps)
+                bulk_copy.barrier_init(a.empty + 8 * i, 4 if c.alternate else c.multiplying_warps)
             bulk_copy.barrier_init_fence()
         total = work.all_pieces(a)
         a.begin = work.run_begin(block, total, num_blocks)
@@ -203,9 +214,9 @@ class IndexerPrefillSm90:
     @cute.jit
     def load_run(self, a):
         c = self.config
-        warp = a.warp - c.multiplying_warps
+        loader, warp = a.group - c.groups, a.warp % 4
         p = keys.place(warp, a.lane, c.index_format)
-        slot, parity = Int32(0), Int32(1)  # the first turn of each stage finds it empty
+        slot, parity, turn = Int32(0), Int32(1), Int32(0)  # the first turn of each stage finds it empty
         behind = Int32(-1)  # the stage whose copies are under way
         request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
         piece = a.begin
@@ -223,9 +234,11 @@ class IndexerPrefillSm90:
                         ids = streaming.load_i32(row + Int64(b + a.lane) * 4)
                 page = cute.arch.shuffle_sync(ids, at)
                 later = cute.arch.shuffle_sync(ids, (at + AHEAD) % 32)
-                if at + AHEAD < 32:
-                    self.prefetch(a, later, warp)
-                behind = self.load_page(a, p, page, slot, parity, behind, warp)
+                if turn == loader:
+                    if at + AHEAD < 32:
+                        self.prefetch(a, later, warp)
+                    behind = self.load_page(a, p, page, slot, parity, behind, warp)
+                turn = Int32(0) if turn == c.loaders - 1 else turn + 1
                 slot = slot + 1
                 if slot == c.stages:
                     slot = Int32(0)
@@ -236,7 +249,8 @@ class IndexerPrefillSm90:
                 request, begin, tokens, position, tile = work.next_segment(a, request, begin, tokens, position, tile)
         if cutlass.const_expr(c.index_format == "bf16"):
             async_copy.wait(0)
-            self.ready(a, behind)
+            if behind >= 0:
+                self.ready(a, behind)
 
     @cute.jit
     def prefetch(self, a, page: Int32, warp: Int32):
@@ -298,7 +312,7 @@ class IndexerPrefillSm90:
         if cutlass.const_expr(not c.choose):
             if a.k_scale != Int64(0):
                 scale = scale * streaming.load_f32(a.k_scale)
-        slot, parity = Int32(0), Int32(0)
+        slot, parity, turn, chunk = Int32(0), Int32(0), Int32(0), Int32(0)
         request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
         piece = a.begin
         while piece < a.end:
@@ -321,38 +335,44 @@ class IndexerPrefillSm90:
                 output = Int64(begin + tile_begin + token) * a.out_token_stride + Int64(head) * a.out_head_stride
                 output = a.out + output * 4
             low, high, rest = choosing.limits(count, a.topk, a.init_blocks, a.local_blocks)
-            if cutlass.const_expr(c.choose):
-                if a.lane < c.warp_rows:
-                    choosing.clear(a.list + a.lane * (c.list_bytes // c.warp_rows))
-            cute.arch.sync_warp()
             seen_by_all = position + tile_begin
             column = Int32(0)
             for b in cutlass.range(first, stop, unroll=1):
-                bulk_copy.barrier_wait(a.full + 8 * slot, parity)
-                exists = Int32(memory.load_shared_32(a.exists + 4 * slot))
-                self.score_block(a, rows, last, there, b, exists, slot, seen_by_all, column)
-                column = column + 1
-                if column == CHUNK or b + 1 == stop:
-                    cute.arch.sync_warp()
-                    if cutlass.const_expr(c.choose):
-                        self.choose(a, b + 1 - column, b + 1, low, high)
-                    else:
-                        self.store_scores(a, b + 1 - column, column, output, scale)
-                    cute.arch.sync_warp()
-                    column = Int32(0)
+                table = a.tables + (self.keeper(a, chunk) * 4 + a.warp % 4) * c.table_bytes
+                if cutlass.const_expr(c.alternate):
+                    if turn == a.group:
+                        self.score_block(a, rows, last, there, b, slot, parity, seen_by_all, table, column)
+                    turn = turn ^ 1
+                else:
+                    self.score_block(a, rows, last, there, b, slot, parity, seen_by_all, table, column)
                 slot = slot + 1
                 if slot == c.stages:
                     slot = Int32(0)
                     parity = parity ^ 1
-            if cutlass.const_expr(c.choose):
-                if output != Int64(0):
-                    own = a.list + a.lane * (c.list_bytes // c.warp_rows)
-                    if first == 0 and stop == pages:
-                        choosing.write_row(output, own, count, low, high, rest, a.topk)
-                    elif count > a.topk:
-                        side = Int32(1) if first == 0 else Int32(0)
-                        at = Int64((a.block * 2 + side) * c.rows + mine)
-                        choosing.keep_row(a.workspace + at * 128, own)
+                column = column + 1
+                if column == CHUNK or b + 1 == stop:
+                    # In turns of blocks, a warp's partner has the other scores of its rows.
+                    if cutlass.const_expr(c.alternate):
+                        cute.arch.barrier(barrier_id=1 + a.warp % 4, number_of_threads=64)
+                    else:
+                        cute.arch.sync_warp()
+                    if self.keeper(a, chunk) == a.group:
+                        if cutlass.const_expr(c.choose):
+                            self.choose(a, table, first, b + 1 - column, b + 1, low, high)
+                            if b + 1 == stop and output != Int64(0):
+                                own = a.list + a.lane * LIST_STRIDE
+                                if first == 0 and stop == pages:
+                                    choosing.write_row(output, own, count, low, high, rest, a.topk)
+                                elif count > a.topk:
+                                    side = Int32(1) if first == 0 else Int32(0)
+                                    at = Int64((a.block * 2 + side) * c.rows + mine)
+                                    choosing.keep_row(a.workspace + at * 128, own)
+                        else:
+                            self.store_scores(a, table, b + 1 - column, column, output, scale)
+                    cute.arch.sync_warp()
+                    column = Int32(0)
+                    if cutlass.const_expr(c.alternate):
+                        chunk = chunk ^ 1
             piece = piece + (stop - first)
             first = Int32(0)
             if piece < a.end:
@@ -360,19 +380,20 @@ class IndexerPrefillSm90:
 
     def row_of_lane(self, a) -> Int32:
         """Lane 16 u + x of warp w of a warpgroup has its row 64 u + 16 w + x."""
-        c = self.config
-        group, warp = a.warp // 4, a.warp % 4
-        return group * (64 * c.tiles) + (a.lane // 16) * 64 + warp * 16 + a.lane % 16
+        return a.first_row + (a.lane // 16) * 64 + a.lane % 16
+
+    def keeper(self, a, chunk: Int32) -> Int32:
+        """The warpgroup whose tables take a chunk, and whose warps choose from them."""
+        return chunk if self.config.alternate else a.group
 
     @cute.jit
     def load_rows(self, a, first_token: Int32, first_position: Int32, there: Int32, rows, last):
         """The warpgroup's queries, and for each of the lane's rows the position that it sees up to, -1 for none."""
         c = self.config
-        group, warp = a.warp // 4, a.warp % 4
         words = cute.make_rmem_tensor(cute.make_layout((16,)), Uint32)
         for u in cutlass.range_constexpr(c.tiles):
             for half in cutlass.range_constexpr(2):
-                row = group * (64 * c.tiles) + 64 * u + warp * 16 + a.lane // 4 + 8 * half
+                row = a.first_row + 64 * u + a.lane // 4 + 8 * half
                 token = row // a.num_heads
                 head = row - token * a.num_heads
                 address = Int64(0)
@@ -392,35 +413,32 @@ class IndexerPrefillSm90:
 
     @cute.jit
     def score_block(
-        self, a, rows, last, there: Int32, block: Int32, exists: Int32, slot: Int32, seen_by_all: Int32, column: Int32
+        self,
+        a,
+        rows,
+        last,
+        there: Int32,
+        block: Int32,
+        slot: Int32,
+        parity: Int32,
+        seen_by_all: Int32,
+        table: Int32,
+        column: Int32,
     ):
         """Scores of the warpgroup's rows with a block, to a column of the warp's table; frees the stage."""
         c = self.config
+        bulk_copy.barrier_wait(a.full + 8 * slot, parity)
+        exists = memory.load_shared_32(a.exists + 4 * slot) != Uint32(0)
+        first_row = a.first_row - a.warp % 4 * 16
         descriptor = products.descriptor(a.stages + slot * STAGE_BYTES)
-        if cutlass.const_expr(c.together):
-            best = [Float32(-Float32.inf)] * c.tiles
-            if exists != 0 and there > (a.warp // 4) * (64 * c.tiles):
-                first = products.multiply(c.kind, [rows[i] for i in range(32)], descriptor, False)
-                second = products.multiply(c.kind, [rows[32 + i] for i in range(32)], descriptor, False)
-                first = products.finish(1, first)
-                upper = self.best(a, first, last, 0, block, seen_by_all)
-                second = products.finish(0, second)
+        for u in cutlass.range_constexpr(c.tiles):
+            best = Float32(-Float32.inf)
+            if exists and there > first_row + 64 * u:
+                sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], descriptor)
+                best = self.best(a, sums, last, u, block, seen_by_all)
+            if cutlass.const_expr(u == c.tiles - 1):
                 self.release(a, slot)
-                lower = self.best(a, second, last, 1, block, seen_by_all)
-                best = [upper, lower]
-            else:
-                self.release(a, slot)
-            for u in cutlass.range_constexpr(c.tiles):
-                self.put(a, best[u], u, column)
-        else:
-            for u in cutlass.range_constexpr(c.tiles):
-                best = Float32(-Float32.inf)
-                if exists != 0 and there > (a.warp // 4) * (64 * c.tiles) + 64 * u:
-                    sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], descriptor, True)
-                    best = self.best(a, sums, last, u, block, seen_by_all)
-                if cutlass.const_expr(u == c.tiles - 1):
-                    self.release(a, slot)
-                self.put(a, best, u, column)
+            self.put(a, best, u, table, column)
 
     @cute.jit
     def release(self, a, slot: Int32):
@@ -446,11 +464,11 @@ class IndexerPrefillSm90:
         return half_pairs.max_f32(best, Float32(-Float32.inf))
 
     @cute.jit
-    def put(self, a, best: Float32, u: cutlass.Constexpr, column: Int32):
-        """Two lanes of four put the scores of their tile's two rows into the warp's table."""
+    def put(self, a, best: Float32, u: cutlass.Constexpr, table: Int32, column: Int32):
+        """Two lanes of four put the scores of their tile's two rows into the table."""
         t = a.lane % 4
         if t < 2:
-            place = a.table + ((16 * u + a.lane // 4 + 8 * t) * TABLE_STRIDE + column) * 4
+            place = table + ((16 * u + a.lane // 4 + 8 * t) * TABLE_STRIDE + column) * 4
             if cutlass.const_expr(self.config.choose):
                 memory.store_shared_i32(place, Int32(choosing.key_of_score(best)))
             else:
@@ -472,19 +490,19 @@ class IndexerPrefillSm90:
         return found
 
     @cute.jit
-    def choose(self, a, first: Int32, stop: Int32, low: Int32, high: Int32):
-        """Offers the table's columns, blocks first to stop - 1, to the rows' lists."""
-        c = self.config
+    def choose(self, a, table: Int32, segment: Int32, first: Int32, stop: Int32, low: Int32, high: Int32):
+        """Offers the table's columns, blocks first to stop - 1 of a segment, to the rows' lists."""
         begin = low if low > first else first
         end = high if high < stop else stop
-        lane = a.lane
-        if cutlass.const_expr(c.warp_rows < 32):
-            lane = lane % c.warp_rows
-        row, own = a.table + lane * (TABLE_STRIDE * 4), a.list + lane * (c.list_bytes // c.warp_rows)
-        choosing.offer(row, own, first, begin, end)
+        owns = a.lane < self.config.warp_rows
+        begin = begin if owns else end
+        lane = a.lane % self.config.warp_rows
+        row, own = table + lane * (TABLE_STRIDE * 4), a.list + lane * LIST_STRIDE
+        choosing.offer(row, own, first, begin, end, first == segment, owns)
+        cute.arch.sync_warp()
 
     @cute.jit
-    def store_scores(self, a, first: Int32, columns: Int32, output: Int64, scale: Float32):
+    def store_scores(self, a, table: Int32, first: Int32, columns: Int32, output: Int64, scale: Float32):
         """Stores the table's columns of all rows that exist, a row at a time."""
         c = self.config
         own = Float32(1.0)
@@ -496,7 +514,7 @@ class IndexerPrefillSm90:
             target = Int64(high) << 32 | Int64(Uint32(low))
             factor = cute.arch.shuffle_sync(own, row)
             if target != Int64(0) and a.lane < columns:
-                value = Int32(memory.load_shared_32(a.table + (row * TABLE_STRIDE + a.lane) * 4))
+                value = Int32(memory.load_shared_32(table + (row * TABLE_STRIDE + a.lane) * 4))
                 score = half_pairs.float_of_bits(value) * factor * scale
                 streaming.store_32(target + Int64(first + a.lane) * 4, half_pairs.bits_of_float(score))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from msa_ops.build.unit import Family
-from msa_ops.registry import Refusal
+from msa_ops.registry import Code, Refusal
 from msa_ops.registry.platform import Platform
 
 PAGE = 128
@@ -27,22 +28,25 @@ LIST_STRIDE = 160
 
 @dataclass(frozen=True)
 class Config:
-    """index_format: of the keys. groups: warpgroups that multiply, of 64 x `tiles` query rows each. stages: blocks of
-    keys in shared memory. choose: whether blocks are chosen, or else scores stored. together: two tiles are multiplied
-    at a time. registers: of a thread that multiplies, and of one that makes keys ready.
+    """index_format: of the keys. groups: warpgroups that multiply, of 64 x `tiles` query rows each. alternate: there
+    are two, which have the same rows and take turns of blocks. loaders: warpgroups that make keys ready, in turns.
+    stages: blocks of keys in shared memory. choose: whether blocks are chosen, or else scores stored. registers: of a
+    thread that multiplies, and of one that makes keys ready.
     """
 
     index_format: str
     groups: int = 2
     tiles: int = 2
+    alternate: bool = False
+    loaders: int = 1
     stages: int = 4
     choose: bool = True
-    together: bool = False
     registers: tuple[int, int] = (208, 88)
 
     @property
     def name(self) -> str:
-        return f"{'prefill' if self.choose else 'blocks'}_{self.index_format}"
+        purpose = "prefill" if self.choose else "blocks"
+        return f"{purpose}_{self.index_format}_{self.rows}"
 
     @property
     def kind(self) -> str:
@@ -52,7 +56,7 @@ class Config:
     @property
     def rows(self) -> int:
         """(query token, head) pairs that are multiplied with each block that is read."""
-        return 64 * self.tiles * self.groups
+        return 64 * self.tiles * (1 if self.alternate else self.groups)
 
     @property
     def warp_rows(self) -> int:
@@ -64,7 +68,7 @@ class Config:
 
     @property
     def threads(self) -> int:
-        return 128 * (self.groups + 1)
+        return 128 * (self.groups + self.loaders)
 
     @property
     def table_bytes(self) -> int:
@@ -77,14 +81,29 @@ class Config:
         return self.warp_rows * (LIST_STRIDE if self.choose else 4)
 
     @property
+    def lists(self) -> int:
+        """Warps with lists of their own; two warps with the same rows share theirs."""
+        return 4 if self.alternate and self.choose else self.multiplying_warps
+
+    @property
     def shared_memory(self) -> int:
         """Keys, tables, lists, two barriers a stage, and a word a stage that says whether its page exists."""
-        warp = self.table_bytes + self.list_bytes
-        return STAGE_BYTES * self.stages + self.multiplying_warps * warp + 20 * self.stages
+        tables, lists = self.multiplying_warps * self.table_bytes, self.lists * self.list_bytes
+        return STAGE_BYTES * self.stages + tables + lists + 20 * self.stages
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
-    return ()
+    """A stage must always be filled by the same warpgroup, and always be read by the same ones.
+
+    Else one of them could be two turns ahead of another, and a barrier tells only odd turns from even ones.
+    """
+    turns = config.groups if config.alternate else 1
+    if config.stages % config.loaders or config.stages % turns:
+        yield Refusal(
+            Code.ARGUMENT,
+            f"{config.stages} stages for {config.loaders} loaders and {turns} in turns; accepted: a multiple of both",
+            "change stages",
+        )
 
 
 ARGUMENTS = (
@@ -117,12 +136,31 @@ ARGUMENTS = (
     "score_scale",
 )
 
+LONG: dict[str, Any] = {"groups": 2, "tiles": 2, "registers": (208, 88)}
+SHORT: dict[str, Any] = {"groups": 2, "tiles": 1, "alternate": True}
+"""For few query rows: reading and decoding keys is what takes time then."""
+
+LOADERS: dict[str, dict[str, Any]] = {
+    "nvfp4": {"loaders": 3, "stages": 6, "registers": (144, 64)},
+    "fp8": {"loaders": 2, "registers": (168, 88)},
+    "bf16": {"loaders": 2, "registers": (168, 88)},
+}
+
+
+def configs(choose: bool) -> tuple[Config, ...]:
+    found = []
+    for index_format in ("nvfp4", "fp8", "bf16"):
+        found.append(Config(index_format, choose=choose, **SHORT, **LOADERS[index_format]))
+        found.append(Config(index_format, choose=choose, **LONG))
+    return tuple(found)
+
+
 FAMILY = Family(
     op="indexer",
     module="msa_ops.cute.indexer_prefill.sm90",
     archs=("sm_90a",),
     arguments=ARGUMENTS,
-    configs=(Config("nvfp4"), Config("fp8"), Config("bf16")),
+    configs=configs(choose=True),
     supports=supports,
     shared_memory=lambda config: config.shared_memory,
 )

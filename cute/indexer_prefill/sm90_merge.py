@@ -2,7 +2,7 @@
 
 Each lane holds the heads of some lists, in the order of their blocks. As often as there are places, the largest head
 is taken, of equal ones that with the lower block id. Rows whose tile one thread block scored have their result
-already; rows that see nothing, or no more blocks than are chosen, need no list.
+already, unless it needed no score; rows that see no more blocks than are chosen need no list.
 """
 
 from types import SimpleNamespace
@@ -108,6 +108,7 @@ class IndexerPrefillMergeSm90:
             q_len=q_len,
             max_blocks=max_blocks,
             tile_tokens=tile_tokens,
+            enough=topk,
             lane=thread % 32,
         )
         if row < num_tokens * num_heads:
@@ -123,17 +124,14 @@ class IndexerPrefillMergeSm90:
                 count = work.visible_blocks(a, position + within)
             low, high, rest = choosing.limits(count, topk, init_blocks, local_blocks)
             if pages == 0:
-                if a.lane < topk:
-                    streaming.store_32(output + Int64(a.lane) * 4, Uint32(0xFFFFFFFF))
+                self.write_all(output, count, topk, a.lane)
             else:
                 first = request_begin + work.pieces_before(a, tokens, position, tile)
                 first_block = work.block_of(first, total, num_blocks)
                 last_block = work.block_of(first + pages - 1, total, num_blocks)
                 if first_block < last_block:
                     if count <= topk:
-                        if a.lane < topk:
-                            chosen = a.lane if a.lane < count else Int32(-1)
-                            streaming.store_32(output + Int64(a.lane) * 4, Uint32(chosen))
+                        self.write_all(output, count, topk, a.lane)
                     else:
                         at = (within - tile * tile_tokens) * num_heads + head
                         lists = workspace.toint() + Int64(at) * LIST_BYTES
@@ -149,6 +147,12 @@ class IndexerPrefillMergeSm90:
                             streaming.store_32(output + Int64(a.lane) * 4, Uint32(a.lane))
                         if a.lane >= low + rest and a.lane < topk:
                             streaming.store_32(output + Int64(a.lane) * 4, Uint32(high + a.lane - low - rest))
+
+    @cute.jit
+    def write_all(self, output: Int64, count: Int32, topk: Int32, lane: Int32):
+        """The result of a row that sees no more blocks than are chosen."""
+        if lane < topk:
+            streaming.store_32(output + Int64(lane) * 4, Uint32(lane if lane < count else Int32(-1)))
 
     @cute.jit
     def find(self, a, token: Int32):

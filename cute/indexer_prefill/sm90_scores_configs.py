@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msa_ops.cute.indexer_prefill.sm90_configs import ARGUMENTS, Config, supports
+from msa_ops.cute.indexer_prefill.sm90_configs import ARGUMENTS, configs, supports
 
 from msa_ops.build.unit import Family
 
@@ -11,7 +11,7 @@ FAMILY = Family(
     module="msa_ops.cute.indexer_prefill.sm90_scores",
     archs=("sm_90a",),
     arguments=ARGUMENTS,
-    configs=tuple(Config(index_format, choose=False) for index_format in ("nvfp4", "fp8", "bf16")),
+    configs=configs(choose=False),
     supports=supports,
     shared_memory=lambda config: config.shared_memory,
 )

@@ -1,9 +1,10 @@
 """How the work of long queries is divided among thread blocks, from the lengths on the device alone.
 
 A request's query tokens are cut into tiles of `tile_tokens` tokens, all heads of each. A piece of work is one page for
-one tile; a tile needs the pages that its last token sees. Pieces are numbered request by request, tile by tile, page
-by page; block i of G takes a run of consecutive pieces, as long as any other's to within one. The kernel that scores
-and the one that merges compute the same numbers from the same lengths, each warp for itself.
+one tile; a tile needs the pages that its last token sees, or none if those are `enough` or fewer: then all of them are
+chosen. Pieces are numbered request by request, tile by tile, page by page; block i of G takes a run of consecutive
+pieces, as long as any other's to within one. The kernel that scores and the one that merges compute the same numbers
+from the same lengths, each warp for itself.
 """
 
 import cutlass
@@ -49,10 +50,18 @@ def visible_blocks(a, position: Int32) -> Int32:
 
 @cute.jit
 def tile_pages(a, tokens: Int32, position: Int32, tile: Int32) -> Int32:
-    """Pages that the last token of a tile sees."""
+    """Pages that a tile needs."""
     last = (tile + 1) * a.tile_tokens
     last = tokens if last > tokens else last
-    return visible_blocks(a, position + last - 1)
+    pages = visible_blocks(a, position + last - 1)
+    return Int32(0) if pages <= a.enough else pages
+
+
+@cute.jit
+def first_tile(a, position: Int32) -> Int32:
+    """The first tile of a request that needs pages, if any does."""
+    before = a.enough * 128 - position
+    return Int32(0) if before < 0 else before // a.tile_tokens
 
 
 @cute.jit
@@ -90,17 +99,15 @@ def pieces_before(a, tokens: Int32, position: Int32, tile: Int32) -> Int32:
         if tile * a.tile_tokens > tokens:  # the last tile has fewer tokens
             full = tile - 1
             total = tile_pages(a, tokens, position, full)
-        # Tiles before `first` see nothing, those from `wide` on as many pages as the table has.
-        first = Int32(0)
-        if position < 0:
-            first = (Int32(0) - position) // a.tile_tokens
+        # Tiles before `first` need nothing, those from `wide` on as many pages as the table has.
+        first = first_tile(a, position)
         wide = first
         needed = (a.max_blocks - 1) * 128 + 1 - position
         if needed > 0:
             wide = (needed + (a.tile_tokens - 1)) // a.tile_tokens - 1
             wide = first if wide < first else wide
-        first = full if first > full else first
-        wide = full if wide > full else wide
+        first = full if first > full or a.max_blocks <= a.enough else first
+        wide = full if wide > full or wide < first else wide
         if wide > first:
             last_of_first = position + (first + 1) * a.tile_tokens - 1
             total = total + (wide - first) + sum_of_floors(wide - first, a.tile_tokens, last_of_first)
@@ -198,7 +205,7 @@ def first_segment(a, piece: Int32):
 
 @cute.jit
 def next_segment(a, request: Int32, begin: Int32, tokens: Int32, position: Int32, tile: Int32):
-    """The next tile that sees any page, of this request or a later one."""
+    """The next tile that needs pages, of this request or a later one."""
     tile = tile + 1
     pages = Int32(0)
     if tile < num_tiles(a, tokens):
@@ -206,9 +213,7 @@ def next_segment(a, request: Int32, begin: Int32, tokens: Int32, position: Int32
     while pages == 0 and request < a.batch:
         request = request + 1
         begin, tokens, position = load_request(a, request)
-        tile = Int32(0)
-        if position < 0:
-            tile = (Int32(0) - position) // a.tile_tokens
+        tile = first_tile(a, position)
         if tile < num_tiles(a, tokens):
             pages = tile_pages(a, tokens, position, tile)
     return request, begin, tokens, position, tile

@@ -10,7 +10,7 @@ from msa_ops.cute.indexer_prefill import sm90_merge_configs as merge
 from msa_ops.cute.indexer_prefill import sm90_scores_configs as scores
 
 from msa_ops.nvidia.backends import BACKENDS
-from msa_ops.nvidia.indexer_prefill import num_blocks, workspace
+from msa_ops.nvidia.indexer_prefill import CHOOSING, SCORING, config_for, num_blocks, workspace
 from msa_ops.ops.indexer import Facts
 from msa_ops.registry import parse_platform
 
@@ -44,15 +44,30 @@ def test_long_queries_go_to_the_prefill_kernel(changes: dict[str, object], name:
 
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)
 def test_a_block_fits_a_multiprocessor(config: configs.Config) -> None:
+    assert not list(configs.supports(config, PLATFORM))
     assert config.shared_memory <= PLATFORM.shared_memory
-    assert config.stages * configs.STAGE_BYTES % 16 == 0 and config.table_bytes % 16 == 0
+    assert config.table_bytes % 16 == 0 and config.list_bytes % 8 == 0
     # Registers change hands only: what each thread starts with is a multiple of eight.
     at_start = 65_536 // config.threads // 8 * 8
     multiplying, others = config.registers
-    assert 128 * (config.groups * multiplying + others) <= at_start * config.threads
+    assert 128 * (config.groups * multiplying + config.loaders * others) <= at_start * config.threads
     assert multiplying % 8 == 0 and others % 8 == 0
+
+
+@pytest.mark.parametrize("changes", [{"loaders": 3}, {"alternate": True, "stages": 3}])
+def test_stages_keep_their_warpgroups(changes: dict[str, object]) -> None:
+    found = list(configs.supports(replace(ALL[0], **{"loaders": 1, "stages": 4} | changes), PLATFORM))
+    assert len(found) == 1 and "accepted" in str(found[0])
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(1, 64), (64, 64), (65, 256), (256, 256), (100_000, 256)])
+def test_short_requests_fit_one_tile(rows: int, taken: int) -> None:
+    for of_op in (CHOOSING, SCORING):
+        for index_format in ("nvfp4", "fp8", "bf16"):
+            assert config_for(of_op, index_format, rows).rows == taken
 
 
 def test_lists_of_all_thread_blocks_can_be_merged() -> None:
     assert 32 * merge.CONFIG.lists >= num_blocks(PLATFORM) == 132
-    assert workspace(PLATFORM, Facts()) == 132 * 2 * 256 * 16 * 8
+    assert workspace(PLATFORM, Facts()) == 132 * 2 * 64 * 16 * 8
+    assert workspace(PLATFORM, replace(Facts(), max_seqlen_q=8192)) == 132 * 2 * 256 * 16 * 8

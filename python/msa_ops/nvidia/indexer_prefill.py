@@ -7,21 +7,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from msa_ops.cute.indexer_prefill import sm90_configs as kernel  # type: ignore[import-untyped]
+from msa_ops.build.unit import Family
+from msa_ops.cute.indexer_prefill import sm90_clear_configs as clear  # type: ignore[import-untyped]
+from msa_ops.cute.indexer_prefill import sm90_configs as kernel
 from msa_ops.cute.indexer_prefill import sm90_merge_configs as merge
 from msa_ops.cute.indexer_prefill import sm90_scores_configs as scores_kernel
 from msa_ops.nvidia.launch import bits, launch, pointer, require_aligned
-from msa_ops.ops import indexer, indexer_scores
+from msa_ops.ops import indexer, indexer_scores, ragged
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-CHOOSING = {config.index_format: config for config in kernel.FAMILY.configs}
-SCORING = {config.index_format: config for config in scores_kernel.FAMILY.configs}
+Configs = dict[str, list[kernel.Config]]
+
+
+def _by_format(family: Family) -> Configs:
+    """The configurations for each format of keys, those for fewer rows first."""
+    found: Configs = {}
+    for config in sorted(family.configs, key=lambda config: config.rows):
+        found.setdefault(config.index_format, []).append(config)
+    return found
+
+
+CHOOSING = _by_format(kernel.FAMILY)
+SCORING = _by_format(scores_kernel.FAMILY)
+
+
+def config_for(configs: Configs, index_format: str, rows: int) -> kernel.Config:
+    """The least that takes all (query token, head) rows of a request at once, else the largest."""
+    found = configs[index_format]
+    return next((config for config in found if rows <= config.rows), found[-1])
+
 
 QUERY_DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float8_e4m3fn: 2}
 """Their numbers in msa_ops.cute.indexer_prefill.queries."""
 
 LIST_BYTES = 8 * int(kernel.MAX_TOPK)
+
+
+def longest_request(a: Any) -> int:
+    """At least the rows of the longest request, as the facts of the call have them."""
+    tokens, heads = a.index_q.shape[:2]
+    return int(heads) * ragged.query_length_bucket(tokens, a.block_table.shape[0], a.cu_seqlens_q, a.max_seqlen_q)
 
 
 def num_blocks(platform: Platform) -> int:
@@ -30,7 +56,8 @@ def num_blocks(platform: Platform) -> int:
 
 def workspace(platform: Platform, facts: indexer.Facts) -> int:
     """Two lists a thread block and row of its tile, however large the batch is."""
-    return num_blocks(platform) * 2 * int(CHOOSING[facts.index_format].rows) * LIST_BYTES
+    config = config_for(CHOOSING, facts.index_format, facts.num_heads * facts.max_seqlen_q)
+    return num_blocks(platform) * 2 * int(config.rows) * LIST_BYTES
 
 
 def choose(a: indexer.Args, outs: tuple[Tensor, ...]) -> None:
@@ -38,7 +65,7 @@ def choose(a: indexer.Args, outs: tuple[Tensor, ...]) -> None:
     (block_ids,) = outs
     if block_ids.numel() == 0:
         return
-    config = CHOOSING[a.index_format]
+    config = config_for(CHOOSING, a.index_format, longest_request(a))
     tokens, heads = a.index_q.shape[:2]
     batch, max_blocks = a.block_table.shape
     device = a.index_q.device
@@ -79,10 +106,13 @@ def choose(a: indexer.Args, outs: tuple[Tensor, ...]) -> None:
 def score(a: indexer_scores.Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90" of indexer_scores."""
     (scores,) = outs
-    scores.fill_(-torch.inf)  # the kernel writes blocks that a token of the tile sees
     if scores.numel() == 0:
         return
-    config = SCORING[a.index_format]
+    # Blocks that no token of a tile sees are not stored by the kernel that scores.
+    tokens, heads, width = scores.shape
+    clear_name = f"indexer_scores__{clear.CONFIG.name}__sm_90a"
+    launch(clear_name, a.index_q.device, pointer(scores), *scores.stride()[:2], tokens, heads, width)
+    config = config_for(SCORING, a.index_format, longest_request(a))
     start(
         f"indexer_scores__{config.name}__sm_90a",
         config,
