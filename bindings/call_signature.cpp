@@ -108,20 +108,35 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
     }
     const int device = tensor.device.type;
     if (device != kCpu && device != kCuda && device != kRocm) return false;
-    bytes.push_back('t');
-    add(bytes, tensor.device);
-    add(bytes, tensor.dtype);
-    add(bytes, tensor.ndim);
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
+    struct {
+      char kind;
+      char offset;
+      std::uint16_t lanes;
+      std::uint8_t code;
+      std::uint8_t bits;
+      std::uint16_t ndim;
+      std::int32_t device_type;
+      std::int32_t device_id;
+    } const head{'t',
+                 static_cast<char>(begin % alignment),
+                 tensor.dtype.lanes,
+                 tensor.dtype.code,
+                 tensor.dtype.bits,
+                 static_cast<std::uint16_t>(tensor.ndim),
+                 tensor.device.type,
+                 tensor.device.id};
+    static_assert(sizeof(head) == 16);
+    add(bytes, head);
+    const std::size_t extents = tensor.ndim * sizeof(std::int64_t);
+    bytes.append(reinterpret_cast<const char*>(tensor.shape), extents);
+    bytes.append(reinterpret_cast<const char*>(tensor.strides), extents);
     std::int64_t last = 0;
     bool empty = false;
     for (int i = 0; i < tensor.ndim; ++i) {
-      add(bytes, tensor.shape[i]);
-      add(bytes, tensor.strides[i]);
       last += (tensor.shape[i] - 1) * tensor.strides[i];
       empty = empty || tensor.shape[i] == 0;
     }
-    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
-    bytes.push_back(static_cast<char>(begin % alignment));
     const std::uintptr_t size = tensor.dtype.bits * tensor.dtype.lanes / 8;
     spans.push_back({begin, empty ? begin : begin + (last + 1) * size, false});
     return true;
