@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 # Architectures whose kernels go into the wheel; empty builds one without kernels.
-ARCHS ?= sm_90a gfx950
+ARCHS ?= sm_90a sm_100a sm_103a gfx950
 
 .PHONY: help install demo test check format bench kernels wheel clean
 
