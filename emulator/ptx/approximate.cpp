@@ -22,6 +22,6 @@ float unit_lg2(float a) { return finish(std::log2(double{flush(a)})); }
 float unit_ex2(float a) { return finish(std::exp2(double{flush(a)})); }
 float unit_sin(float turns) { return finish(std::sin(double{flush(turns)} * kTurn)); }
 float unit_cos(float turns) { return finish(std::cos(double{flush(turns)} * kTurn)); }
-float unit_tanh(float a) { return finish(std::tanh(double{a})); }
+float unit_tanh(float a) { return canonical(static_cast<float>(std::tanh(double{a}))); }
 
 }  // namespace msa_ops::emulator::ptx

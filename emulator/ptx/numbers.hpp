@@ -10,7 +10,8 @@
 namespace msa_ops::emulator::ptx {
 
 constexpr std::uint32_t kNan32 = 0x7fffffff;
-constexpr std::uint64_t kNan64 = 0x7fffffffffffffff;
+constexpr std::uint64_t kNan64 = 0xfff8000000000000;  // of fp64 where no operand is one
+constexpr std::uint64_t kQuiet64 = std::uint64_t{1} << 51;
 constexpr std::uint16_t kNan16 = 0x7fff;  // of f16 and of bf16
 constexpr std::uint8_t kNanE4m3 = 0x7f;
 
@@ -19,6 +20,8 @@ inline float canonical(float value) { return std::isnan(value) ? bit_cast<float>
 inline float flush(float value) {
   return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value;
 }
+
+constexpr float kLeastNormal32 = 0x1p-126F;
 
 enum class Rounding { kNearestEven, kTowardZero, kDown, kUp, kNearestAway };
 
@@ -87,6 +90,18 @@ inline double add_to_odd(double a, double b) {
   const auto bits = bit_cast<std::uint64_t>(sum);
   if (error == 0 || (bits & 1) != 0) return sum;
   return bit_cast<double>((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
+// A result that is rounded to the least normal number of fp32. It is flushed if 24 bits of it, rounded as if exponents
+// had no end, are still subnormal.
+template <Rounding rounding = Rounding::kNearestEven>
+float flush_tiny(double unrounded) {
+  const double magnitude = std::fabs(unrounded) * 0x1p126;
+  const bool away = rounding == Rounding::kUp ? unrounded > 0 : rounding == Rounding::kDown && unrounded < 0;
+  const bool tiny = rounding == Rounding::kNearestEven ? magnitude < 1 - 0x1p-25
+                    : away                             ? magnitude <= 1 - 0x1p-24
+                                                       : magnitude < 1;
+  return std::copysign(tiny ? 0.0F : kLeastNormal32, static_cast<float>(unrounded));
 }
 
 // E4M3 without infinity; beyond 448 saturates.

@@ -261,7 +261,7 @@ void testp(PtxWarp& warp, const Instruction& i, Mask lanes) {
       case Kind::kInfinite: found = std::isinf(x); break;
       case Kind::kNumber: found = !std::isnan(x); break;
       case Kind::kNotANumber: found = std::isnan(x); break;
-      case Kind::kNormal: found = std::isnormal(x); break;
+      case Kind::kNormal: found = std::isnormal(x) || x == 0; break;
       case Kind::kSubnormal: found = std::fpclassify(x) == FP_SUBNORMAL; break;
     }
     mask |= static_cast<Mask>(found) << lane;

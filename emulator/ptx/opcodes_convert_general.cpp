@@ -118,11 +118,26 @@ std::uint64_t integer_to(std::uint64_t bits, const Conversion& c) {
   return std::min(magnitude, greatest);
 }
 
+// From or to fp64 a NaN keeps its sign and the upper bits of its payload, and becomes quiet.
+std::uint64_t nan_between(std::uint64_t bits, const FloatFormat& from, const FloatFormat& to) {
+  const std::uint64_t payload = bits & (from.least_normal() - 1);
+  const std::uint64_t kept = to.mantissa >= from.mantissa ? payload << (to.mantissa - from.mantissa)
+                                                          : payload >> (from.mantissa - to.mantissa);
+  return to.infinity() | kept | to.least_normal() >> 1 | ((bits & from.sign()) != 0 ? to.sign() : 0);
+}
+
 std::uint64_t convert_one(std::uint64_t bits, const Conversion& c) {
   if (c.from.format == nullptr) return integer_to(bits, c);
-  if (c.ftz && c.from.bits == 32) bits = flushed(bits, kF32);
+  if (c.from.format == c.to.format && c.to.bits > 16 && !c.whole && !c.ftz && !c.saturate) return bits;  // a move
+  // ptxas flushes nothing on the way to fp16.
+  if (c.ftz && c.from.format == &kF32 && c.to.format != &kF16) {
+    bits = (bits & kF32.nan()) > kF32.infinity() ? kF32.nan() : flushed(bits, kF32);
+  }
   double value = decode(c.from.bits == 64 ? bits : bits & ((std::uint64_t{1} << c.from.bits) - 1), *c.from.format);
   if (c.to.format == nullptr) return float_to_integer(value, c);
+  if (std::isnan(value) && !c.saturate && (c.to.bits == 64 || c.from.bits == 64)) {
+    return nan_between(bits, *c.from.format, *c.to.format);
+  }
   if (c.whole) value = to_whole(value, c.rounding);
   return finish(value, c);
 }

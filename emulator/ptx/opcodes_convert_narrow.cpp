@@ -30,10 +30,19 @@ std::vector<Narrowing>& narrowings() {
 
 uint64_t narrow(double value, const Narrowing& n) {
   if (n.relu && value <= 0) value = 0;
-  uint64_t bits = encode(value, *n.to, n.rounding, n.finite);
-  if (n.to == &kTf32 && !std::isnan(value)) bits <<= 13;  // in the place of fp32
-  else if (n.to == &kTf32) bits = kNan32;
-  return bits;
+  const uint64_t bits = encode(value, *n.to, n.rounding, n.finite);
+  return n.to == &kTf32 ? bits << 13 : bits;  // in the place of fp32
+}
+
+// Ties go away from zero. NaN and infinity lose their low bits, and what is left of them is made finite by one step, as
+// an H200 does it.
+template <bool finite>
+uint32_t tf32_away(uint32_t a) {
+  const uint32_t magnitude = a & 0x7fffffff;
+  if (magnitude >= 0x7f800000) return (a & 0xffffe000) - (finite ? 0x2000 : 0);
+  const uint32_t rounded = (magnitude + 0x1000) & 0xffffe000;
+  const uint32_t kept = finite && rounded == 0x7f800000 ? rounded - 0x2000 : rounded;
+  return (a & 0x80000000) | kept;
 }
 
 // The first operand of several becomes the highest element.
@@ -149,7 +158,8 @@ void add_eight(Forms& forms, const Named& to) {
 void add_tf32(Forms& forms) {
   for (const bool finite : {false, true}) {
     const std::string tail = std::string(finite ? ".satfinite" : "") + ".tf32.f32";
-    add_narrowing(forms, "cvt.rna" + tail, "=4 4", {&kTf32, &kF32, 1, 32, false, Rounding::kNearestAway, false, finite});
+    forms.push_back({"cvt.rna" + tail, "=4 4", finite ? unary<uint32_t, uint32_t, tf32_away<true>>
+                                                     : unary<uint32_t, uint32_t, tf32_away<false>>});
     for (const bool relu : {false, true}) {
       if (finite) continue;  // of later chips
       const std::string middle = relu ? ".relu" : "";

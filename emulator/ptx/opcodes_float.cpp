@@ -19,9 +19,19 @@ float add(float a, float b) { return result<ftz>(in<ftz>(a) + in<ftz>(b)); }
 template <bool ftz>
 float sub(float a, float b) { return result<ftz>(in<ftz>(a) - in<ftz>(b)); }
 template <bool ftz>
-float mul(float a, float b) { return result<ftz>(in<ftz>(a) * in<ftz>(b)); }
+float mul(float a, float b) {
+  a = in<ftz>(a), b = in<ftz>(b);
+  const float product = a * b;
+  if (ftz && std::fabs(product) == kLeastNormal32) return flush_tiny(double{a} * b);
+  return result<ftz>(product);
+}
 template <bool ftz>
-float fma(float a, float b, float c) { return result<ftz>(std::fma(in<ftz>(a), in<ftz>(b), in<ftz>(c))); }
+float fma(float a, float b, float c) {
+  a = in<ftz>(a), b = in<ftz>(b), c = in<ftz>(c);
+  const float sum = std::fma(a, b, c);
+  if (ftz && std::fabs(sum) == kLeastNormal32) return flush_tiny(add_to_odd(double{a} * b, c));
+  return result<ftz>(sum);
+}
 template <bool ftz>
 float div(float a, float b) { return result<ftz>(in<ftz>(a) / in<ftz>(b)); }
 template <bool ftz>
@@ -29,9 +39,9 @@ float rcp(float a) { return result<ftz>(1.0F / in<ftz>(a)); }
 template <bool ftz>
 float root(float a) { return result<ftz>(std::sqrt(in<ftz>(a))); }
 template <bool ftz>
-float absolute(float a) { return std::fabs(in<ftz>(a)); }
+float absolute(float a) { return canonical(std::fabs(in<ftz>(a))); }
 template <bool ftz>
-float negate(float a) { return -in<ftz>(a); }
+float negate(float a) { return canonical(-in<ftz>(a)); }
 
 // -0 is below +0. Without `nan` a NaN gives way to a number; two of them, or with it any, give the one NaN.
 template <bool nan>

@@ -43,7 +43,8 @@ H finish(double value) {
     if (value > 1) return F::kOne;
   }
   H bits = F::narrow(value);
-  if (ftz && (bits & 0x7fff) < F::kSmallestNormal) bits &= 0x8000;
+  // Flushed is what is still subnormal in 11 bits, rounded as if exponents had no end.
+  if (ftz && std::fabs(value) < double{F::wide(F::kSmallestNormal)} * (1 - 0x1p-12)) bits &= 0x8000;
   if (end == End::kRelu && bits > 0x8000U) return 0;
   if (end != End::kPlain && bits == 0x8000) return 0;
   return bits;
@@ -81,12 +82,12 @@ H extreme(H a, H b) {
 template <class F, bool ftz>
 H absolute(H a) {
   const float x = in<F, ftz>(a);
-  return std::isnan(x) ? static_cast<H>(a & 0x7fff) : F::narrow(std::fabs(x));
+  return F::narrow(std::fabs(x));
 }
 template <class F, bool ftz>
 H negate(H a) {
   const float x = in<F, ftz>(a);
-  return std::isnan(x) ? static_cast<H>(a ^ 0x8000) : F::narrow(-x);
+  return F::narrow(-x);
 }
 
 template <H (*function)(H)>

@@ -50,7 +50,7 @@ T mul_hi(T a, T b) { return static_cast<T>(mul_wide(a, b) >> (8 * sizeof(T))); }
 template <typename T>
 T mad_hi(T a, T b, T c) { return add(mul_hi(a, b), c); }
 
-// PTX leaves division by zero open; this is all ones, and the remainder the dividend, as the hardware gives.
+// PTX leaves division by zero open; this is all ones, the remainder too, as an H200 gives.
 template <typename T>
 T div(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -59,7 +59,7 @@ T div(T a, T b) {
 }
 template <typename T>
 T rem(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(~T{0});
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
 }

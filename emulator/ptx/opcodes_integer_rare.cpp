@@ -17,7 +17,8 @@ __extension__ using Wide = unsigned __int128;
 
 enum class Carry { kAdd, kSub, kMadLow, kMadHigh };
 
-// d = a + b (+ carry), a - (b + carry), low or high half of a * b, + c (+ carry)
+// As in the chip, a difference is a + ~b + 1, or + carry: its carry says that nothing was borrowed.
+// d = a + b (+ carry), a + ~b + (1 or carry), low or high half of a * b, + c (+ carry)
 template <typename T, Carry operation, bool takes, bool gives>
 void with_carry(PtxWarp& warp, const Instruction& i, Mask lanes) {
   using U = std::make_unsigned_t<T>;
@@ -39,7 +40,7 @@ void with_carry(PtxWarp& warp, const Instruction& i, Mask lanes) {
     } else if constexpr (operation == Carry::kAdd) {
       total = Wide{static_cast<U>(a[lane])} + static_cast<U>(b[lane]) + carry;
     } else {
-      total = Wide{static_cast<U>(a[lane])} - static_cast<U>(b[lane]) - carry;
+      total = Wide{static_cast<U>(a[lane])} + static_cast<U>(~static_cast<U>(b[lane])) + (takes ? carry : Wide{1});
     }
     out[lane] = static_cast<U>(total);
     after |= static_cast<Mask>(total >> bits & 1) << lane;

@@ -22,16 +22,24 @@ class RoundingScope {
   int before_;
 };
 
-template <typename T>
-T canonical_nan(T value) {
-  if (!std::isnan(value)) return value;
-  if constexpr (sizeof(T) == 4) return bit_cast<float>(kNan32);
-  else return bit_cast<double>(kNan64);
+// fp32 has one NaN. fp64 hands on that of an operand, made quiet.
+float nan_of(float, float, float, bool) { return bit_cast<float>(kNan32); }
+double nan_of(double first, double second, double third, bool only_invalid) {
+  if (only_invalid) return bit_cast<double>(kNan64);
+  const double chosen = std::isnan(first) ? first : std::isnan(second) ? second : third;
+  return bit_cast<double>(bit_cast<std::uint64_t>(chosen) | kQuiet64);
 }
 
 template <typename T>
 T flushed(T value) {
   return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(T{0}, value) : value;
+}
+
+constexpr Rounding rounding_of(int mode) {
+  return mode == FE_TOWARDZERO ? Rounding::kTowardZero
+         : mode == FE_DOWNWARD ? Rounding::kDown
+         : mode == FE_UPWARD   ? Rounding::kUp
+                               : Rounding::kNearestEven;
 }
 
 enum class Operation { kAdd, kSub, kMul, kDiv, kFma, kRcp, kSqrt };
@@ -71,7 +79,19 @@ void rounded(PtxWarp& warp, const Instruction& i, Mask lanes) {
     });
   }
   for_lanes(lanes, [&](unsigned lane) {
-    T value = canonical_nan<T>(results[lane]);
+    T value = results[lane];
+    if (std::isnan(value)) {
+      // The operand that comes first: of a quotient the dividend, else the second, the third, the first.
+      const T x = a[lane], y = b[lane], z = c[lane];
+      const bool only_invalid = !std::isnan(x) && !std::isnan(y) && !std::isnan(z);
+      value = operation == Operation::kDiv ? nan_of(x, y, y, only_invalid) : nan_of(y, count > 2 ? z : x, x, only_invalid);
+    }
+    if constexpr (ftz && (operation == Operation::kMul || operation == Operation::kFma)) {
+      if (std::fabs(value) == kLeastNormal32) {
+        const double product = double{flushed(a[lane])} * flushed(b[lane]);
+        value = flush_tiny<rounding_of(mode)>(operation == Operation::kMul ? product : add_to_odd(product, flushed(c[lane])));
+      }
+    }
     if (ftz) value = flushed(value);
     if (saturate) value = !(value > 0) ? T{0} : value > 1 ? T{1} : value;
     out[lane] = value;
@@ -109,15 +129,16 @@ void add_roundings(Forms& forms) {
   add_rounding<T, FE_UPWARD, ftz, saturate>(forms, ".rp");
 }
 
-double absolute(double a) { return std::fabs(a); }
-double negate(double a) { return -a; }
+double quiet(double a) { return bit_cast<double>(bit_cast<std::uint64_t>(a) | kQuiet64); }
+double absolute(double a) { return std::isnan(a) ? quiet(a) : std::fabs(a); }
+double negate(double a) { return std::isnan(a) ? quiet(a) : -a; }
 bool below(double a, double b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
 double minimum(double a, double b) {
-  if (std::isnan(a) && std::isnan(b)) return bit_cast<double>(kNan64);
+  if (std::isnan(a) && std::isnan(b)) return quiet(b);
   return std::isnan(a) || below(b, a) ? b : a;
 }
 double maximum(double a, double b) {
-  if (std::isnan(a) && std::isnan(b)) return bit_cast<double>(kNan64);
+  if (std::isnan(a) && std::isnan(b)) return quiet(b);
   return std::isnan(a) || below(a, b) ? b : a;
 }
 

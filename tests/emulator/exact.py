@@ -52,16 +52,33 @@ class Format:
             fraction |= 1 << self.mantissa
         return sign * fraction * Fraction(2) ** (max(field, 1) - self.bias - self.mantissa)
 
-    def bits(self, value: Fraction | float, rounding: str = "rn", negative_zero: bool = False) -> int:
-        """Rounded to nearest even (rn), toward zero (rz), down (rm) or up (rp); overflow as IEEE 754 says."""
+    def bits(
+        self, value: Fraction | float, rounding: str = "rn", negative_zero: bool = False, ftz: bool = False
+    ) -> int:
+        """Rounded to nearest even (rn), toward zero (rz), down (rm) or up (rp); overflow as IEEE 754 says.
+
+        ftz: what is subnormal after rounding with exponents without end becomes zero.
+        """
         if isinstance(value, float):
             return self.nan if math.isnan(value) else self.infinity | (self.sign_bit if value < 0 else 0)
         if value == 0:
             return self.sign_bit if negative_zero else 0
         sign, value = (self.sign_bit, -value) if value < 0 else (0, value)
-        power = max(value.numerator.bit_length() - value.denominator.bit_length() - 1, 1 - self.bias)
+        power = value.numerator.bit_length() - value.denominator.bit_length() - 1
         if value >= Fraction(2) ** (power + 1):
             power += 1
+        if power < 1 - self.bias:
+            if ftz and self._rounded(value, power, rounding, sign) < 1 << (self.mantissa + (-self.bias - power) + 1):
+                return sign
+            power = 1 - self.bias
+        magnitude = self._rounded(value, power, rounding, sign) + ((power + self.bias - 1) << self.mantissa)
+        if magnitude >= self.infinity:
+            turns_back = rounding == "rz" or (rounding == "rm" and not sign) or (rounding == "rp" and sign != 0)
+            magnitude = self.infinity - 1 if turns_back else self.infinity
+        return sign | magnitude
+
+    def _rounded(self, value: Fraction, power: int, rounding: str, sign: int) -> int:
+        """The magnitude in units of 2^(power - mantissa)."""
         scaled = value / Fraction(2) ** (power - self.mantissa)
         kept = scaled.numerator // scaled.denominator
         rest = scaled - kept
@@ -71,11 +88,7 @@ class Format:
             "rm": rest > 0 and sign != 0,
             "rp": rest > 0 and sign == 0,
         }[rounding]
-        magnitude = kept + up + ((power + self.bias - 1) << self.mantissa)
-        if magnitude >= self.infinity:
-            turns_back = rounding == "rz" or (rounding == "rm" and not sign) or (rounding == "rp" and sign != 0)
-            magnitude = self.infinity - 1 if turns_back else self.infinity
-        return sign | magnitude
+        return kept + up
 
     def flushed(self, bits: int) -> int:
         """Subnormal numbers as zeros of their sign."""
@@ -92,7 +105,7 @@ def is_negative(form: Format, bits: int) -> bool:
     return bits & form.sign_bit != 0
 
 
-def fma(form: Format, a: int, b: int, c: int, rounding: str = "rn") -> int:
+def fma(form: Format, a: int, b: int, c: int, rounding: str = "rn", ftz: bool = False) -> int:
     """a * b + c, rounded once."""
     x, y, z = form.value(a), form.value(b), form.value(c)
     negative = is_negative(form, a) != is_negative(form, b)
@@ -108,17 +121,17 @@ def fma(form: Format, a: int, b: int, c: int, rounding: str = "rn") -> int:
     total = product + z
     zeros_are_negative = negative and is_negative(form, c)
     zeros_differ = negative != is_negative(form, c)
-    return form.bits(total, rounding, zeros_are_negative or (zeros_differ and rounding == "rm"))
+    return form.bits(total, rounding, zeros_are_negative or (zeros_differ and rounding == "rm"), ftz)
 
 
-def add(form: Format, a: int, b: int, rounding: str = "rn") -> int:
+def add(form: Format, a: int, b: int, rounding: str = "rn", ftz: bool = False) -> int:
     one = form.bits(Fraction(1))
-    return fma(form, a, one, b, rounding)
+    return fma(form, a, one, b, rounding, ftz)
 
 
-def mul(form: Format, a: int, b: int, rounding: str = "rn") -> int:
+def mul(form: Format, a: int, b: int, rounding: str = "rn", ftz: bool = False) -> int:
     zero = form.sign_bit if is_negative(form, a) != is_negative(form, b) else 0
-    return fma(form, a, b, zero, rounding)
+    return fma(form, a, b, zero, rounding, ftz)
 
 
 def operands(form: Format, count: int, size: int = 600, seed: int = 0) -> list[NDArray[np.generic]]:

@@ -92,8 +92,9 @@ def test_fma_special() -> None:
 def test_sign(ftz: str) -> None:
     (a,) = operands(1)
     x = (flushed(a) if ftz else a).view(np.uint32)
-    np.testing.assert_array_equal(apply(f"abs{ftz}.f32 D, A", "uint32", a), x & 0x7FFFFFFF)
-    np.testing.assert_array_equal(apply(f"neg{ftz}.f32 D, A", "uint32", a), x ^ 0x80000000)
+    for name, bits in (("abs", x & 0x7FFFFFFF), ("neg", x ^ 0x80000000)):
+        expected = np.where(np.isnan(a), NAN, bits)
+        np.testing.assert_array_equal(apply(f"{name}{ftz}.f32 D, A", "uint32", a), expected)
 
 
 def extreme(a: np.ndarray, b: np.ndarray, least: bool, nan: bool) -> np.ndarray:

@@ -42,9 +42,7 @@ def wrapped(form: Format, function: Function, tail: str) -> Function:
     def apply_to(*operands: int) -> int:
         if ".ftz" in tail:
             operands = tuple(map(form.flushed, operands))
-        result = function(form, *operands)
-        if ".ftz" in tail:
-            result = form.flushed(result)
+        result = function(form, *operands, ftz=".ftz" in tail)
         return saturated(form, result) if ".sat" in tail else not_negative(form, result) if ".relu" in tail else result
 
     return apply_to
@@ -61,7 +59,12 @@ def test_sums_and_products(type_: str, tail: str) -> None:
     for rn in ("", ".rn"):
         check(f"add{rn}{tail}", type_, wrapped(form, exact.add, tail), [a, b])
         check(f"mul{rn}{tail}", type_, wrapped(form, exact.mul, tail), [a, b])
-        check(f"sub{rn}{tail}", type_, wrapped(form, lambda f, x, y: exact.add(f, x, y ^ int(negated)), tail), [a, b])
+        check(
+            f"sub{rn}{tail}",
+            type_,
+            wrapped(form, lambda f, x, y, ftz: exact.add(f, x, y ^ int(negated), ftz=ftz), tail),
+            [a, b],
+        )
     check(f"fma.rn{tail}", type_, wrapped(form, exact.fma, tail), [a, b, c])
 
 
@@ -114,5 +117,5 @@ def test_sign(type_: str, ftz: str) -> None:
     form = FORMATS[type_]
     (a,) = exact.operands(form, 1, seed=4)
     of = form.flushed if ftz else int
-    check(f"abs{ftz}", type_, lambda x: of(x) & (form.sign_bit - 1), [a])
-    check(f"neg{ftz}", type_, lambda x: of(x) ^ form.sign_bit, [a])
+    check(f"abs{ftz}", type_, lambda x: form.nan if form.is_nan(x) else of(x) & (form.sign_bit - 1), [a])
+    check(f"neg{ftz}", type_, lambda x: form.nan if form.is_nan(x) else of(x) ^ form.sign_bit, [a])

@@ -24,20 +24,20 @@ def test_carries(ptx: str, dtype: str) -> None:
     a, b, c, d = (array.view(unsigned) for array in operands(dtype, 4))
     register = {32: "r", 64: "rd"}[size]
     low = f"%{register}29"
-    for name, sign in (("add", 1), ("sub", -1)):
+    ones = 2**size - 1
+    for name in ("add", "sub"):
+        turn = ones if name == "sub" else 0  # a - b is a + ~b + 1, and its carry says that nothing was borrowed
+
+        def total(x: int, y: int, z: int, w: int, turn: int = turn) -> int:
+            return (z << size) + x + ((w ^ turn) << size) + (y ^ turn) + (turn & 1)
+
         text = f"{name}.cc.{ptx} {low}, A, B ; {name}c.{ptx} D, C, E"
         got = apply(text, unsigned, a, b, c, d)
-        expected = exact(
-            lambda x, y, z, w, sign=sign: ((z << size) + x + sign * ((w << size) + y)) >> size, unsigned, a, b, c, d
-        )
-        np.testing.assert_array_equal(got, expected, name)
+        np.testing.assert_array_equal(got, exact(lambda *v, total=total: total(*v) >> size, unsigned, a, b, c, d), name)
         text = f"{name}.cc.{ptx} {low}, A, B ; {name}c.cc.{ptx} {low}, C, E ; addc.{ptx} D, 0, 0"
         got = apply(text, unsigned, a, b, c, d)
-        total = [
-            int(z) * 2**size + int(x) + sign * (int(w) * 2**size + int(y))
-            for x, y, z, w in zip(a, b, c, d, strict=True)
-        ]
-        np.testing.assert_array_equal(got, [int(not 0 <= value < 2 ** (2 * size)) for value in total], name)
+        expected = exact(lambda *v, total=total: total(*v) >> 2 * size, unsigned, a, b, c, d)
+        np.testing.assert_array_equal(got, expected, name)
     x, y = (array.view(dtype) for array in (a, b))
     text = f"mad.lo.cc.{ptx} {low}, A, B, C ; madc.hi.{ptx} D, A, B, E"
     got = apply(text, unsigned, x, y, c, d)

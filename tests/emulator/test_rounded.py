@@ -49,6 +49,8 @@ def check(opcode: str, form: Format, function: Callable[..., int], arrays: list[
     letters = ", ".join("ABC"[: len(arrays)])
     expected = np.array([function(*map(int, row)) for row in zip(*arrays, strict=True)], form.dtype)
     got = apply(f"{opcode} D, {letters}", form.dtype.name, *arrays)
+    if form is F64:  # payloads of NaN: tests/emulator/silicon
+        got = np.where(np.isnan(got.view(np.float64)), np.uint64(form.nan), got)
     np.testing.assert_array_equal(got, expected, opcode)
 
 
@@ -80,9 +82,7 @@ def test_modifiers(rounding: str, tail: str) -> None:
         def of(*operands: int) -> int:
             if ".ftz" in tail:
                 operands = tuple(map(F32.flushed, operands))
-            result = function(F32, *operands, rounding)
-            if ".ftz" in tail:
-                result = F32.flushed(result)
+            result = function(F32, *operands, rounding, ".ftz" in tail)
             if ".sat" in tail:
                 result = 0 if F32.is_nan(result) or result & F32.sign_bit else min(result, one)
             return result
@@ -96,8 +96,8 @@ def test_modifiers(rounding: str, tail: str) -> None:
 
 def test_signs_and_extremes_of_fp64() -> None:
     a, b = exact.operands(F64, 2, seed=2)
-    check("abs.f64", F64, lambda x: x & (F64.sign_bit - 1), [a])
-    check("neg.f64", F64, lambda x: x ^ F64.sign_bit, [a])
+    check("abs.f64", F64, lambda x: F64.nan if F64.is_nan(x) else x & (F64.sign_bit - 1), [a])
+    check("neg.f64", F64, lambda x: F64.nan if F64.is_nan(x) else x ^ F64.sign_bit, [a])
 
     def key(bits: int) -> int:
         return -1 - (bits & (F64.sign_bit - 1)) if bits & F64.sign_bit else bits

@@ -60,6 +60,11 @@ def _operands(text: str) -> list[_Operand] | None:
     return found
 
 
+LIMITS = {"bfe": {1: 256, 2: 256}, "bfi": {2: 256, 3: 256}}
+"""Operands that PTX bounds, by mnemonic and place."""
+LEFT_OUT = {"fns": {2: 1 << 31}}
+"""A value whose negative does not exist; it becomes 1."""
+
 REGISTER = {"p": "%p", "2": "%h", "4": "%r", "8": "%d"}
 
 
@@ -181,7 +186,13 @@ def operand_values(made: Program) -> list[NDArray[np.generic]]:
     """
     seed = int.from_bytes(hashlib.sha256(made.opcode.encode()).digest()[:8], "little")
     raw = np.random.PCG64(seed).random_raw(COUNT * max(1, len(made.inputs))).reshape(-1, COUNT)
-    return [_values(made, place, size, raw[place]) for place, size in enumerate(made.inputs)]
+    values = [_values(made, place, size, raw[place]) for place, size in enumerate(made.inputs)]
+    name = made.opcode.split(".")[0]
+    for place, limit in LIMITS.get(name, {}).items():
+        values[place] %= values[place].dtype.type(limit)
+    for place, value in LEFT_OUT.get(name, {}).items():
+        values[place][values[place] == value] = 1
+    return values
 
 
 def _values(made: Program, place: int, size: int, raw: NDArray[np.uint64]) -> NDArray[np.generic]:
