@@ -6,5 +6,6 @@
 namespace msa_ops {
 
 void add_emulator(pybind11::module_& m);
+void add_gfx950(pybind11::module_& m);  // after it
 
 }  // namespace msa_ops

@@ -65,5 +65,6 @@ PYBIND11_MODULE(_C, m) {
       .def("__len__", &msa_ops::CallReplays::size);
 
   msa_ops::add_emulator(m);
+  msa_ops::add_gfx950(m);
   msa_ops::add_code_objects(m);
 }

@@ -29,6 +29,9 @@ enum class FaultKind {
   kDescriptor,  // an operand that says how a matrix instruction is to be done is wrong
   kInFlight,    // a register that asynchronous work still uses
   kWgmmaFence,  // registers given to wgmma without a wgmma.fence
+  kMissingWait,  // a register or memory used before the wait for the operation that fills it (gfx950)
+  kWaitStates,   // too few instructions between two that the hardware does not keep apart (gfx950)
+  kIllegal,      // an instruction that the hardware cannot execute in this state (gfx950)
   kLimit,       // more instructions than the launch may take
 };
 
@@ -53,6 +56,9 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kDescriptor: return "descriptor";
     case FaultKind::kInFlight: return "register in flight";
     case FaultKind::kWgmmaFence: return "wgmma fence";
+    case FaultKind::kMissingWait: return "missing wait";
+    case FaultKind::kWaitStates: return "wait states";
+    case FaultKind::kIllegal: return "illegal instruction";
     case FaultKind::kLimit: return "limit";
   }
   return "";
@@ -73,6 +79,7 @@ struct Place {
   std::string text;  // the instruction
   std::array<unsigned, 3> block{};
   int warp = -1;
+  bool by_address = false;  // `line` is an offset in machine code
 };
 
 class Fault : public std::runtime_error {

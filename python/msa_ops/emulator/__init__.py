@@ -1,22 +1,27 @@
-"""Kernels in PTX, executed on a CPU: `run_ptx` for any PTX text, `run_compiled` for the kernels of this build.
+"""Kernels executed on a CPU: `run_ptx` for any PTX text, `run_compiled` for the kernels of this build, `run_gfx950` for
+any code object of CDNA4.
 
 What is executed and what is checked: docs/emulator.md.
 """
 
-from msa_ops._C import EmulatorFault, PtxError, UnsupportedPtx
+from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx950, UnsupportedPtx
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
+from msa_ops.emulator.gfx950 import run_gfx950
 from msa_ops.emulator.run import Report, opcodes, run_compiled, run_ptx
 
 __all__ = [
     "ARCHS",
+    "CodeObjectError",
     "EmulatorFault",
     "Launch",
     "PtxError",
     "Report",
+    "UnsupportedGfx950",
     "UnsupportedPtx",
     "VirtualChip",
     "emulate",
     "opcodes",
     "run_compiled",
+    "run_gfx950",
     "run_ptx",
 ]

@@ -1,0 +1,99 @@
+// What Python sees of the gfx950 front end.
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "emulator_bindings.hpp"
+#include "gfx950/execute.hpp"
+#include "gfx950/forms.hpp"
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+namespace gfx950 = emulator::gfx950;
+using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
+
+const std::uint8_t* bytes_of(const std::string& text) { return reinterpret_cast<const std::uint8_t*>(text.data()); }
+
+emulator::Counters emulate_code_object(const py::bytes& code_object, const std::string& kernel_name,
+                                       std::array<unsigned, 3> grid, std::array<unsigned, 3> block, std::size_t lds,
+                                       const py::bytes& kernarg, const std::vector<AllocationTuple>& allocations,
+                                       std::uint64_t max_instructions, std::optional<std::uint64_t> seed) {
+  const std::string code = code_object, arguments = kernarg;
+  std::vector<emulator::Allocation> memory;
+  for (const auto& [address, bytes, writable, name] : allocations) memory.push_back({address, bytes, writable, name});
+  const py::gil_scoped_release release;
+  gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
+  emulator::Counters counters;
+  gfx950::execute(kernel, {grid, block, lds}, {arguments.begin(), arguments.end()}, std::move(memory), {max_instructions, seed},
+                  counters);
+  return counters;
+}
+
+// Kernels of a code object: name, explicit arguments as (offset, bytes, kind), LDS, scratch, VGPRs.
+py::list code_object_kernels(const py::bytes& code_object) {
+  const std::string code = code_object;
+  py::list made;
+  for (const auto& image : gfx950::read_code_object(bytes_of(code), code.size()).kernels) {
+    py::list arguments;
+    for (const auto& argument : image.arguments) {
+      if (argument.kind.rfind("hidden_", 0) != 0) arguments.append(py::make_tuple(argument.offset, argument.bytes, argument.kind));
+    }
+    py::dict kernel;
+    kernel["name"] = image.name;
+    kernel["arguments"] = arguments;
+    kernel["lds"] = image.descriptor.group_segment_bytes;
+    kernel["scratch"] = image.descriptor.private_segment_bytes;
+    kernel["vgprs"] = image.descriptor.num_vgprs();
+    made.append(kernel);
+  }
+  return made;
+}
+
+// (offset, bytes, text) of each instruction of a kernel.
+std::vector<std::tuple<unsigned, unsigned, std::string>> disassemble(const py::bytes& code_object, const std::string& kernel_name) {
+  const std::string code = code_object;
+  const gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
+  std::vector<std::tuple<unsigned, unsigned, std::string>> made;
+  for (const auto& instruction : kernel.instructions()) {
+    if (instruction.size > 0) made.emplace_back(instruction.address, instruction.size, gfx950::text_of(instruction));
+  }
+  return made;
+}
+
+std::string disassemble_one(const py::bytes& code) {
+  const std::string text = code;
+  const gfx950::Instruction made = gfx950::decode({text.begin(), text.end()}, 0);
+  return std::to_string(made.size) + " " + gfx950::text_of(made);
+}
+
+}  // namespace
+
+void add_gfx950(py::module_& m) {
+  py::register_exception<gfx950::CodeObjectError>(m, "CodeObjectError", PyExc_ValueError);
+  py::register_exception<gfx950::Unsupported>(m, "UnsupportedGfx950", PyExc_NotImplementedError);
+  m.def("emulate_code_object", &emulate_code_object, py::arg("code_object"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
+        py::arg("lds"), py::arg("kernarg"), py::arg("allocations"), py::arg("max_instructions"), py::arg("seed"),
+        "Executes one launch of a kernel of a gfx950 code object on this machine's memory.");
+  m.def("code_object_kernels", &code_object_kernels, py::arg("code_object"), "What a launch of each kernel needs.");
+  m.def("disassemble_gfx950", &disassemble, py::arg("code_object"), py::arg("kernel"), "The instructions of a kernel.");
+  m.def("disassemble_gfx950_instruction", &disassemble_one, py::arg("code"), "Bytes and text of the first instruction.");
+  m.def(
+      "gfx950_opcodes",
+      [] {
+        std::vector<std::string> names;
+        for (const auto& form : gfx950::all_forms()) names.emplace_back(form.name);
+        return names;
+      },
+      "Every instruction of gfx950 that is executed.");
+}
+
+}  // namespace msa_ops

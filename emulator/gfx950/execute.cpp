@@ -1,0 +1,65 @@
+#include "execute.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace msa_ops::emulator::gfx950 {
+
+// MI355X: 256 compute units of 160 KB of LDS and 32 waves.
+const Chip kChip{"gfx950", 9, 5, 256, 163'840, 163'840, 163'840, 0, 1, 2048, 32, 1024,
+                 {2'147'483'647, 65'535, 65'535}, {1024, 1024, 1024}};
+
+namespace {
+
+// Values that compilers ask for behind the explicit arguments.
+bool hidden_value(const std::string& kind, const LaunchShape& shape, std::uint64_t& value) {
+  static const char* const kAxes[] = {"_x", "_y", "_z"};
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    if (kind == std::string("hidden_block_count") + kAxes[axis]) value = shape.grid[axis];
+    else if (kind == std::string("hidden_group_size") + kAxes[axis]) value = shape.block[axis];
+    else if (kind == std::string("hidden_remainder") + kAxes[axis] || kind == std::string("hidden_global_offset") + kAxes[axis]) value = 0;
+    else continue;
+    return true;
+  }
+  if (kind == "hidden_grid_dims") {
+    value = shape.grid[2] * shape.block[2] > 1 ? 3 : shape.grid[1] * shape.block[1] > 1 ? 2 : 1;
+    return true;
+  }
+  if (kind == "hidden_none") {
+    value = 0;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
+             const RunOptions& options, Counters& counters) {
+  const KernelImage& image = kernel.image();
+  std::size_t explicit_bytes = 0;
+  for (const KernelArgument& argument : image.arguments) {
+    if (argument.kind.rfind("hidden_", 0) != 0) explicit_bytes = std::max<std::size_t>(explicit_bytes, argument.offset + argument.bytes);
+  }
+  if (kernarg.size() < explicit_bytes) {
+    throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() + " takes " +
+                                std::to_string(explicit_bytes));
+  }
+  kernarg.resize(std::max<std::size_t>(kernarg.size(), image.descriptor.kernarg_bytes));
+  for (const KernelArgument& argument : image.arguments) {
+    std::uint64_t value = 0;
+    if (argument.kind.rfind("hidden_", 0) != 0 || !hidden_value(argument.kind, shape, value)) continue;
+    if (argument.offset + argument.bytes <= kernarg.size()) {
+      std::memcpy(&kernarg[argument.offset], &value, std::min<std::size_t>(argument.bytes, sizeof(value)));
+    }
+  }
+  kernarg.resize((kernarg.size() + 255) & ~std::size_t{63});  // loads of several dwords may go on behind the last one
+  const auto address = reinterpret_cast<std::uint64_t>(kernarg.data());
+  kernel.set_kernarg(address, kernarg.size());
+  memory.push_back({address, kernarg.size(), false, "kernel arguments"});
+  const GlobalMemory global(std::move(memory));
+  run_grid(kernel, shape, kChip, global, options, counters);
+}
+
+}  // namespace msa_ops::emulator::gfx950

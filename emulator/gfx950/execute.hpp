@@ -1,0 +1,21 @@
+// One launch of a kernel of a code object.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../device/grid.hpp"
+#include "kernel.hpp"
+
+namespace msa_ops::emulator::gfx950 {
+
+extern const Chip kChip;
+
+// `kernarg` holds the explicit arguments, as the kernel lays them out; hidden ones are filled in behind them. `memory`
+// is what the kernel may use besides. Throws std::invalid_argument for a launch over the limits or too few bytes of
+// arguments, Fault for what the kernel does wrong.
+void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
+             const RunOptions& options, Counters& counters);
+
+}  // namespace msa_ops::emulator::gfx950

@@ -1,0 +1,59 @@
+// The local data share of one workgroup: its bytes, which of them were ever written, and who touched them since the
+// last barrier.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../device/fault.hpp"
+#include "instruction.hpp"
+
+namespace msa_ops::emulator::gfx950 {
+
+class Lds {
+ public:
+  enum class Access { kRead, kWrite, kAtomic };
+
+  explicit Lds(std::size_t bytes);
+  void reset();  // nothing is written
+
+  std::size_t bytes() const { return data_.size(); }
+  // Checks an access of a lane and returns its place: Violation if it is outside, misaligned, reads what nothing has
+  // written, meets data in flight, or races with another wave of the same epoch (the number of barriers passed).
+  // `alignment` is a power of two.
+  std::byte* access(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
+                    std::uint32_t epoch, std::uint32_t instruction, int lane);
+
+  // A range that an operation of `wave` will write or read at a time that nothing has fixed yet, until `settle`.
+  void put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction);
+  void settle(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t epoch,
+              std::uint32_t instruction);
+
+  void set_single_wave(bool single) { single_ = single; }
+  // Where the instruction stands that last wrote the dword, for messages.
+  std::uint32_t last_writer(std::uint32_t address) const { return shadow_[address / 4].instruction; }
+
+ private:
+  // One of a dword. Owners are wave + 1; 0 is nobody, kSeveral more than one.
+  struct Shadow {
+    std::uint32_t epoch;
+    std::uint8_t writers[4];
+    std::uint8_t readers[4];
+    std::uint8_t written;       // a bit a byte
+    std::uint8_t flight_write;  // owner
+    std::uint8_t flight_read;   // owner
+    std::uint8_t atomic;        // the writers of this epoch were atomic operations
+    std::uint32_t instruction;
+  };
+  void check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t epoch,
+                   std::uint32_t address, std::uint32_t instruction, int lane);
+  [[noreturn]] void race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane) const;
+
+  std::vector<std::byte> data_;
+  std::vector<Shadow> shadow_;
+  bool single_ = false;
+};
+
+}  // namespace msa_ops::emulator::gfx950

@@ -1,0 +1,510 @@
+#include "wave.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace msa_ops::emulator::gfx950 {
+namespace {
+
+constexpr unsigned kRows = 512;
+constexpr unsigned kVectorCounter = 63;  // most that vmcnt counts
+constexpr unsigned kLdsCounter = 15;
+
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::string name_of_row(unsigned index) {
+  return (index < kAccumulators ? "v" : "a") + std::to_string(index % kAccumulators);
+}
+
+std::string name_of_scalar(unsigned index) {
+  switch (index) {
+    case kVcc: return "vcc_lo";
+    case kVcc + 1: return "vcc_hi";
+    case kM0: return "m0";
+    case kExec: return "exec_lo";
+    case kExec + 1: return "exec_hi";
+    default: return "s" + std::to_string(index);
+  }
+}
+
+int lowest(Mask lanes) { return __builtin_ctzll(lanes); }
+
+}  // namespace
+
+Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index, unsigned lanes)
+    : kernel_(kernel),
+      block_(block),
+      workgroup_(std::move(workgroup)),
+      index_(index),
+      initial_lanes_(lanes),
+      vector_storage_(kRows * kLanes + 16),
+      ready_(kRows),
+      pending_(kRows),
+      vector_queue_(kVectorCounter + 1),
+      lds_queue_(kLdsCounter + 1),
+      counts_(kernel.instructions().size()) {
+  const auto address = reinterpret_cast<std::uintptr_t>(vector_storage_.data());
+  vector_ = vector_storage_.data() + ((64 - address % 64) % 64) / sizeof(std::uint32_t);
+  const std::size_t scratch = std::size_t{kernel.image().descriptor.private_segment_bytes} * kLanes;
+  scratch_.resize(scratch);
+  scratch_written_.resize(scratch);
+}
+
+void Wave::start() {
+  const KernelDescriptor& descriptor = kernel_.image().descriptor;
+  if (index_ == 0) workgroup_->lds.reset();
+  std::fill(ready_.begin(), ready_.end(), Mask{0});
+  std::fill(pending_.begin(), pending_.end(), Mask{0});
+  bytes_.clear();
+  std::fill(scratch_written_.begin(), scratch_written_.end(), std::uint8_t{0});
+  scalar_.fill(0);
+  scalar_state_.fill(0);
+  scc_ = scc_known_ = false;
+  vector_head_ = vector_count_ = lds_head_ = lds_count_ = awaited_ = 0;
+  scalar_loads_.clear();
+  next_ = at_ = kernel_.entry_index();
+  epoch_ = 1;
+  clock_ = 1000;
+  waiting_ = done_ = yield_ = false;
+  mode_ = descriptor.rsrc1 >> 12 & 0xff;
+  if (descriptor.dx10_clamp()) mode_ |= 1U << 8;
+  if (descriptor.ieee_mode()) mode_ |= 1U << 9;
+  set_mode(mode_);
+
+  const auto give = [&](unsigned& at, std::uint32_t value) {
+    scalar_[at] = value;
+    scalar_state_[at++] = 1;
+  };
+  unsigned at = 0;
+  const auto unsupported = [&](const char* what) {
+    throw Violation{FaultKind::kOutOfBounds, std::string("the kernel wants ") + what + ", which the emulator has not"};
+  };
+  const unsigned properties = descriptor.properties;
+  try {
+    if ((properties & 1) != 0) unsupported("a private segment buffer");
+    if ((properties & 2) != 0) unsupported("the dispatch packet");
+    if ((properties & 4) != 0) unsupported("the queue");
+    if ((properties & 8) != 0) {
+      give(at, static_cast<std::uint32_t>(kernel_.kernarg()));
+      give(at, static_cast<std::uint32_t>(kernel_.kernarg() >> 32));
+    }
+    if ((properties & 16) != 0) { give(at, 1); give(at, 0); }
+    if ((properties & 32) != 0) unsupported("a flat scratch base in registers");
+    if ((properties & 64) != 0) give(at, descriptor.private_segment_bytes);
+  } catch (const Violation& violation) {
+    throw Fault(violation, place());
+  }
+  const unsigned preload = descriptor.preload & 0x7f;
+  for (unsigned i = 0; i < preload; ++i) {
+    std::uint32_t word;
+    std::memcpy(&word, reinterpret_cast<const std::uint32_t*>(kernel_.kernarg()) + (descriptor.preload >> 7) + i, 4);
+    give(at, word);
+  }
+  at = descriptor.num_user_sgprs();
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    if ((descriptor.rsrc2 >> (7 + axis) & 1) != 0) give(at, block_.index()[axis]);
+  }
+  const Mask live = initial_lanes_ >= kLanes ? kAllLanes : (Mask{1} << initial_lanes_) - 1;
+  set_sgpr64(kExec, live);
+  scalar_state_[kExec] = scalar_state_[kExec + 1] = 1;
+  scalar_state_[kFlatScratch] = scalar_state_[kFlatScratch + 1] = 1;
+  const auto& size = block_.shape().block;
+  std::uint32_t* ids = row(0);
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const unsigned flat = index_ * kLanes + lane;
+    ids[lane] = flat % size[0] | flat / size[0] % size[1] << 10 | flat / (size[0] * size[1]) << 20;
+  }
+  ready_[0] = live;
+}
+
+void Wave::set_mode(std::uint32_t mode) {
+  mode_ = mode;
+  flush_ = (mode >> 4 & 3) != 3;
+  dx10_clamp_ = (mode >> 8 & 1) != 0;
+  ieee_ = (mode >> 9 & 1) != 0;
+}
+
+WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed) {
+  const std::vector<Instruction>& code = kernel_.instructions();
+  const Instruction* const first = code.data();
+  const auto count = static_cast<std::uint32_t>(code.size());
+  for (; executed < instructions;) {
+    if (next_ >= count) {
+      throw Fault({FaultKind::kOutOfBounds, "the wave runs past the end of the kernel"}, place());
+    }
+    at_ = next_++;
+    ++executed;
+    const Instruction& instruction = first[at_];
+    try {
+      step(instruction);
+    } catch (const Violation& violation) {
+      throw Fault(violation, place());
+    }
+    ++counts_[at_];
+    ++clock_;
+    if (done_) return State::kDone;
+    if (waiting_) {
+      waiting_ = false;
+      return State::kWaiting;
+    }
+    if (yield_) {
+      yield_ = false;
+      return State::kReady;
+    }
+  }
+  return State::kReady;
+}
+
+void Wave::step(const Instruction& instruction) {
+  if ((instruction.form->flags & kSelfChecked) == 0) check_reads(instruction);
+  if (awaited_ != 0 || !scalar_loads_.empty()) check_writes(instruction);
+  instruction.handler(*this, instruction);
+  for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
+    const Range& range = instruction.scalar_writes[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+      if (scalar_state_[r] == 0) scalar_state_[r] = 1;
+    }
+  }
+}
+
+void Wave::check_reads(const Instruction& instruction) {
+  const Mask lanes = (instruction.form->flags & kIgnoresExec) != 0 ? kAllLanes : exec();
+  for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
+    const Range& range = instruction.vector_reads[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+      if ((lanes & ~ready_[r]) != 0) {
+        // A part that is all that the operand takes may be there.
+        for (const Operand& operand : instruction.sources) {
+          if (operand.kind != Operand::Kind::kVector || operand.index != range.first || range.count != 1) continue;
+          unsigned bytes = 15;
+          if (instruction.sdwa) {
+            bytes = operand.select < 4 ? 1U << operand.select : operand.select < 6 ? 3U << (operand.select - 4) * 2 : 15U;
+          } else if (operand.type == Type::kB8) {
+            bytes = 1;
+          } else if (operand.type == Type::kF16 || operand.type == Type::kB16) {
+            bytes = operand.high ? 12 : 3;
+          }
+          if (bytes != 15 && bytes_defined(r, bytes, lanes)) goto next_range;
+        }
+        report_undefined(r, lanes & ~ready_[r]);
+      }
+    }
+  next_range:;
+  }
+  check_scalars(instruction);
+}
+
+void Wave::require_scalar(unsigned index) const {
+  if (scalar_state_[index] == 1) return;
+  if (scalar_state_[index] == 2) {
+    throw Violation{FaultKind::kMissingWait, name_of_scalar(index) + " is read while a scalar load is on its way to it"};
+  }
+  throw Violation{FaultKind::kUninitializedRegister, name_of_scalar(index) + " is read and has no value"};
+}
+
+void Wave::check_scalars(const Instruction& instruction) const {
+  for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
+    const Range& range = instruction.scalar_reads[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+      if (scalar_state_[r] != 1) require_scalar(r);
+    }
+  }
+  if ((instruction.form->flags & kReadsScc) != 0 && !scc_known_) {
+    throw Violation{FaultKind::kUninitializedRegister, "scc is read and has no value"};
+  }
+}
+
+void Wave::check_writes(const Instruction& instruction) {
+  if (instruction.encoding != Encoding::kMubuf && instruction.encoding != Encoding::kDs &&
+      instruction.encoding != Encoding::kGlobal && instruction.encoding != Encoding::kFlat &&
+      instruction.encoding != Encoding::kScratch) {
+    const Mask lanes = (instruction.form->flags & kIgnoresExec) != 0 ? kAllLanes : exec();
+    for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
+      const Range& range = instruction.vector_writes[i];
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+        if (const Mask both = lanes & pending_[r]; both != 0) {
+          throw Violation{FaultKind::kMissingWait, name_of_row(r) + " is written while a load is on its way to it", lowest(both)};
+        }
+      }
+    }
+  }
+  if (scalar_loads_.empty()) return;
+  for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
+    const Range& range = instruction.scalar_writes[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+      if (scalar_state_[r] == 2) {
+        throw Violation{FaultKind::kMissingWait, name_of_scalar(r) + " is written while a scalar load is on its way to it"};
+      }
+    }
+  }
+}
+
+Mask Wave::defined(const Range& range) const {
+  Mask lanes = kAllLanes;
+  for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) lanes &= ready_[r];
+  return lanes;
+}
+
+void Wave::undefine(unsigned index, Mask lanes) {
+  ready_[index] &= ~lanes;
+  if (!bytes_.empty()) {
+    for (Mask& mask : bytes_[index]) mask &= ~lanes;
+  }
+}
+
+void Wave::define_bytes(unsigned index, unsigned byte_mask, Mask lanes) {
+  if ((lanes & ~ready_[index]) == 0) return;
+  if (bytes_.empty()) bytes_.resize(kRows);
+  Mask all = kAllLanes;
+  for (unsigned byte = 0; byte < 4; ++byte) {
+    if ((byte_mask >> byte & 1) != 0) bytes_[index][byte] |= lanes;
+    all &= bytes_[index][byte];
+  }
+  ready_[index] |= all & lanes;
+}
+
+bool Wave::bytes_defined(unsigned index, unsigned byte_mask, Mask lanes) const {
+  if (bytes_.empty()) return false;
+  Mask all = kAllLanes;
+  for (unsigned byte = 0; byte < 4; ++byte) {
+    if ((byte_mask >> byte & 1) != 0) all &= bytes_[index][byte];
+  }
+  return (lanes & ~(ready_[index] | all)) == 0;
+}
+
+void Wave::report_undefined(unsigned index, Mask lanes) const {
+  if (const Mask flying = lanes & pending_[index]; flying != 0) {
+    std::string where;
+    const auto look = [&](const std::vector<Outstanding>& queue, unsigned head, unsigned count, const char* counter) {
+      for (unsigned i = 0; i < count; ++i) {
+        const Outstanding& operation = queue[(head + i) % queue.size()];
+        if (index >= operation.registers.first && index < unsigned{operation.registers.first} + operation.registers.count &&
+            (operation.lanes & flying) != 0) {
+          where = " of " + hex(kernel_.instructions()[operation.instruction].address) + " (" + counter + ")";
+        }
+      }
+    };
+    look(vector_queue_, vector_head_, vector_count_, "vmcnt");
+    look(lds_queue_, lds_head_, lds_count_, "lgkmcnt");
+    throw Violation{FaultKind::kMissingWait, name_of_row(index) + " is read before a wait for the load" + where, lowest(flying)};
+  }
+  throw Violation{FaultKind::kUninitializedRegister, name_of_row(index) + " is read and has no value", lowest(lanes)};
+}
+
+// ---- waiting
+
+Wave::Outstanding& Wave::issue_vector(Outstanding::Kind kind) {
+  if (vector_count_ >= kVectorCounter) wait_vector(kVectorCounter - 1);
+  Outstanding& operation = vector_queue_[(vector_head_ + vector_count_++) % vector_queue_.size()];
+  operation.kind = kind;
+  operation.in_flight = false;
+  operation.instruction = at_;
+  operation.registers = {};
+  operation.lanes = 0;
+  operation.lds_bytes = operation.lds_bytes_b = 0;
+  return operation;
+}
+
+Wave::Outstanding& Wave::issue_lds(Outstanding::Kind kind) {
+  if (lds_count_ + scalar_loads_.size() >= kLdsCounter) wait_scalar_and_lds(kLdsCounter - 1);
+  if (lds_count_ >= kLdsCounter) wait_scalar_and_lds(0);
+  Outstanding& operation = lds_queue_[(lds_head_ + lds_count_++) % lds_queue_.size()];
+  operation.kind = kind;
+  operation.in_flight = false;
+  operation.instruction = at_;
+  operation.registers = {};
+  operation.lanes = 0;
+  operation.lds_bytes = operation.lds_bytes_b = 0;
+  return operation;
+}
+
+void Wave::await(Outstanding& operation, const Range& registers, Mask lanes) {
+  // Results of one queue come in order, so a later load may go to the same register; one of the other queue may not.
+  for (unsigned r = registers.first; r < unsigned{registers.first} + registers.count; ++r) {
+    if (const Mask both = pending_[r] & lanes; both != 0) {
+      const bool here = &operation >= vector_queue_.data() && &operation < vector_queue_.data() + vector_queue_.size();
+      const std::vector<Outstanding>& other = here ? lds_queue_ : vector_queue_;
+      const unsigned head = here ? lds_head_ : vector_head_, count = here ? lds_count_ : vector_count_;
+      for (unsigned i = 0; i < count; ++i) {
+        const Outstanding& known = other[(head + i) % other.size()];
+        if (r >= known.registers.first && r < unsigned{known.registers.first} + known.registers.count &&
+            (known.lanes & both) != 0) {
+          throw Violation{FaultKind::kMissingWait, name_of_row(r) + " is loaded while another load is on its way to it",
+                          lowest(known.lanes & both)};
+        }
+      }
+    }
+    pending_[r] |= lanes;
+    undefine(r, lanes);
+  }
+  operation.registers = registers;
+  operation.lanes = lanes;
+  ++awaited_;
+}
+
+void Wave::issue_scalar(const Range& registers) {
+  if (lds_count_ + scalar_loads_.size() >= kLdsCounter) wait_scalar_and_lds(0);
+  for (unsigned r = registers.first; r < unsigned{registers.first} + registers.count; ++r) {
+    if (scalar_state_[r] == 2) {
+      throw Violation{FaultKind::kMissingWait, name_of_scalar(r) + " is loaded while another load is on its way to it"};
+    }
+    scalar_state_[r] = 2;
+  }
+  scalar_loads_.push_back(registers);
+}
+
+bool Wave::still_awaited(unsigned index, Mask& lanes) const {
+  Mask others = 0;
+  const auto look = [&](const std::vector<Outstanding>& queue, unsigned head, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      const Outstanding& operation = queue[(head + i) % queue.size()];
+      if (index >= operation.registers.first && index < unsigned{operation.registers.first} + operation.registers.count) {
+        others |= operation.lanes;
+      }
+    }
+  };
+  look(vector_queue_, vector_head_, vector_count_);
+  look(lds_queue_, lds_head_, lds_count_);
+  lanes &= ~others;
+  return lanes != 0;
+}
+
+// The operation has been taken out of its queue.
+void Wave::complete(Outstanding& operation) {
+  if (operation.registers.count > 0) {
+    --awaited_;
+    for (unsigned r = operation.registers.first; r < unsigned{operation.registers.first} + operation.registers.count; ++r) {
+      Mask lanes = operation.lanes;
+      if (awaited_ != 0) still_awaited(r, lanes);
+      pending_[r] &= ~lanes;
+      ready_[r] |= lanes;
+    }
+  }
+  if (operation.in_flight) {
+    const bool write = operation.kind != Outstanding::Kind::kLdsRead;
+    const std::uint32_t address = kernel_.instructions()[operation.instruction].address;
+    for_lanes(operation.kind == Outstanding::Kind::kLdsRead || operation.kind == Outstanding::Kind::kLdsWrite ||
+                      operation.kind == Outstanding::Kind::kLoadToLds
+                  ? operation.lanes
+                  : Mask{0},
+              [&](unsigned lane) {
+                lds().settle(write, operation.lds_address[lane], operation.lds_bytes, index_, epoch_, address);
+                if (operation.lds_bytes_b > 0) {
+                  lds().settle(write, operation.lds_address_b[lane], operation.lds_bytes_b, index_, epoch_, address);
+                }
+              });
+  }
+}
+
+void Wave::wait_vector(unsigned count) {
+  while (vector_count_ > count) {
+    Outstanding& operation = vector_queue_[vector_head_];
+    vector_head_ = (vector_head_ + 1) % vector_queue_.size();
+    --vector_count_;
+    complete(operation);
+  }
+}
+
+void Wave::wait_scalar_and_lds(unsigned count) {
+  // Scalar loads come back in any order, so that only a wait for everything is a wait for one of them; operations of
+  // the LDS come in order, and those of the two kinds in any.
+  if (count == 0) {
+    for (const Range& range : scalar_loads_) {
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) scalar_state_[r] = 1;
+    }
+    scalar_loads_.clear();
+  }
+  while (lds_count_ > count) {
+    Outstanding& operation = lds_queue_[lds_head_];
+    lds_head_ = (lds_head_ + 1) % lds_queue_.size();
+    --lds_count_;
+    complete(operation);
+  }
+}
+
+void Wave::barrier() {
+  const unsigned threads = block_.shape().block[0] * block_.shape().block[1] * block_.shape().block[2];
+  // What is still under way goes on behind the barrier.
+  for (unsigned i = 0; threads > kLanes && i < lds_count_; ++i) {
+    Outstanding& operation = lds_queue_[(lds_head_ + i) % lds_queue_.size()];
+    if (operation.in_flight || operation.lanes == 0 || operation.lds_bytes == 0) continue;
+    operation.in_flight = true;
+    const bool write = operation.kind == Outstanding::Kind::kLdsWrite;
+    const std::uint32_t address = kernel_.instructions()[operation.instruction].address;
+    for_lanes(operation.lanes, [&](unsigned lane) {
+      lds().put_in_flight(write, operation.lds_address[lane], operation.lds_bytes, index_, address);
+      if (operation.lds_bytes_b > 0) {
+        lds().put_in_flight(write, operation.lds_address_b[lane], operation.lds_bytes_b, index_, address);
+      }
+    });
+  }
+  ++epoch_;
+  if (threads <= kLanes) return;
+  block_.barriers().arrive(0, index_, 0, true);
+  waiting_ = true;
+}
+
+void Wave::end() {
+  wait_vector(0);
+  wait_scalar_and_lds(0);
+  done_ = true;
+}
+
+std::byte* Wave::scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bool write) {
+  const std::uint32_t size = kernel_.image().descriptor.private_segment_bytes;
+  if (offset > size || bytes > size - offset) {
+    throw Violation{FaultKind::kOutOfBounds,
+                    "access of " + std::to_string(bytes) + " bytes of scratch memory; a lane has " + std::to_string(size),
+                    static_cast<int>(lane), offset};
+  }
+  const std::size_t at = std::size_t{lane} * size + offset;
+  for (unsigned i = 0; i < bytes; ++i) {
+    if (write) scratch_written_[at + i] = 1;
+    else if (scratch_written_[at + i] == 0) {
+      throw Violation{FaultKind::kUninitializedShared, "read of a byte of scratch memory that nothing has written",
+                      static_cast<int>(lane), offset + i};
+    }
+  }
+  return &scratch_[at];
+}
+
+Place Wave::place() const {
+  const Instruction& instruction = kernel_.instructions()[at_];
+  Place made{kernel_.name(), 0, text_of(instruction), block_.index(), static_cast<int>(index_)};
+  made.line = static_cast<int>(instruction.address);
+  made.by_address = true;
+  return made;
+}
+
+void Wave::add_to(Counters& counters) const {
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_[i] > 0) counters.warp_instructions[kernel_.instructions()[i].form->name] += counts_[i];
+  }
+  counters.global_bytes_read += global_read_;
+  counters.global_bytes_written += global_written_;
+}
+
+std::uint32_t Wave::value32(const Operand& operand) const {
+  switch (operand.kind) {
+    case Operand::Kind::kScalar: return scalar_[operand.index];
+    case Operand::Kind::kConstant: return static_cast<std::uint32_t>(operand.constant);
+    case Operand::Kind::kScc: return scc_ ? 1 : 0;
+    default: return 0;
+  }
+}
+
+std::uint64_t Wave::value64(const Operand& operand) const {
+  switch (operand.kind) {
+    case Operand::Kind::kScalar: return sgpr64(operand.index);
+    case Operand::Kind::kConstant: return operand.constant;
+    case Operand::Kind::kScc: return scc_ ? 1 : 0;
+    default: return 0;
+  }
+}
+
+}  // namespace msa_ops::emulator::gfx950

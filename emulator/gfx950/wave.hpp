@@ -1,0 +1,165 @@
+// A wave of 64 lanes: its registers, what is known about them, what it waits for, and the step.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "../device/thread_block.hpp"
+#include "instruction.hpp"
+#include "kernel.hpp"
+
+namespace msa_ops::emulator::gfx950 {
+
+using Row = std::uint32_t[kLanes];
+
+// Calls function(lane) for each lane of the mask.
+template <typename Function>
+inline void for_lanes(Mask lanes, Function function) {
+  if (lanes == kAllLanes) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) function(lane);
+  } else {
+    for (; lanes != 0; lanes &= lanes - 1) function(static_cast<unsigned>(__builtin_ctzll(lanes)));
+  }
+}
+
+inline void write_row(std::uint32_t* to, const std::uint32_t* from, Mask lanes) {
+  if (lanes == kAllLanes) std::memcpy(to, from, sizeof(Row));
+  else for_lanes(lanes, [&](unsigned lane) { to[lane] = from[lane]; });
+}
+
+class Wave : public WarpProgram {
+ public:
+  Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index, unsigned lanes);
+
+  void start() override;
+  State run(std::uint64_t instructions, std::uint64_t& executed) override;
+  Place place() const override;
+  void add_to(Counters& counters) const override;
+
+  // ---- registers
+  std::uint32_t* row(unsigned index) { return &vector_[index * kLanes]; }
+  const std::uint32_t* row(unsigned index) const { return &vector_[index * kLanes]; }
+  std::uint32_t& sgpr(unsigned index) { return scalar_[index]; }
+  std::uint32_t sgpr(unsigned index) const { return scalar_[index]; }
+  std::uint64_t sgpr64(unsigned index) const { return scalar_[index] | static_cast<std::uint64_t>(scalar_[index + 1]) << 32; }
+  void set_sgpr64(unsigned index, std::uint64_t value) {
+    scalar_[index] = static_cast<std::uint32_t>(value);
+    scalar_[index + 1] = static_cast<std::uint32_t>(value >> 32);
+  }
+  Mask exec() const { return sgpr64(kExec); }
+  bool scc() const { return scc_; }
+  void set_scc(bool value) { scc_ = value; scc_known_ = true; }
+  std::uint32_t value32(const Operand& operand) const;
+  std::uint64_t value64(const Operand& operand) const;
+  void set_value32(const Operand& operand, std::uint32_t value) { scalar_[operand.index] = value; }
+  void set_value64(const Operand& operand, std::uint64_t value) { set_sgpr64(operand.index, value); }
+
+  // Lanes in which all dwords of the range have a value.
+  Mask defined(const Range& range) const;
+  void define(unsigned index, Mask lanes) {
+    ready_[index] |= lanes;
+  }
+  void undefine(unsigned index, Mask lanes);
+  // Marks bytes (a bit each) of a register; all four make it defined.
+  void define_bytes(unsigned index, unsigned byte_mask, Mask lanes);
+  [[noreturn]] void report_undefined(unsigned index, Mask lanes) const;
+  bool is_pending(unsigned index, Mask lanes) const { return (pending_[index] & lanes) != 0; }
+  void check_scalars(const Instruction& instruction) const;
+  void require_scalar(unsigned index) const;
+  bool bytes_defined(unsigned index, unsigned byte_mask, Mask lanes) const;
+
+  // ---- memory operations that have been issued and not waited for
+  struct Outstanding {
+    enum class Kind : std::uint8_t { kLoad, kStore, kLdsRead, kLdsWrite, kLoadToLds, kControl } kind = Kind::kLoad;
+    bool in_flight = false;      // the LDS knows of it: a barrier has been passed
+    std::uint32_t instruction = 0;
+    Range registers;
+    Mask lanes = 0;
+    std::uint32_t lds_bytes = 0;         // of a lane's access
+    std::uint32_t lds_bytes_b = 0;       // of a second one, if there are two
+    Row lds_address;                     // of the lanes
+    Row lds_address_b;
+  };
+  // A slot for an operation of vector memory or of the LDS; waits for the oldest if the counter is at its end.
+  Outstanding& issue_vector(Outstanding::Kind kind);
+  Outstanding& issue_lds(Outstanding::Kind kind);
+  void issue_scalar(const Range& registers);
+  // Registers that the operation will write.
+  void await(Outstanding& operation, const Range& registers, Mask lanes);
+  void wait_vector(unsigned count);
+  void wait_scalar_and_lds(unsigned count);
+  bool lds_outstanding() const { return lds_count_ > 0; }
+
+  // ---- for handlers
+  ThreadBlock& block() { return block_; }
+  const ThreadBlock& block() const { return block_; }
+  Lds& lds() { return workgroup_->lds; }
+  const Kernel& kernel() const { return kernel_; }
+  const Instruction& present() const { return kernel_.instructions()[at_]; }
+  unsigned index() const { return index_; }
+  std::uint32_t epoch() const { return epoch_; }
+  bool flushes_denormals() const { return flush_; }
+  bool ieee_mode() const { return ieee_; }
+  bool dx10_clamp() const { return dx10_clamp_; }
+  std::uint32_t mode() const { return mode_; }
+  void set_mode(std::uint32_t mode);
+  void jump(std::uint32_t index) { next_ = index; }
+  std::uint32_t next() const { return next_; }
+  void barrier();
+  void end();
+  void yield() { yield_ = true; }
+  void count_read(std::uint64_t bytes) { global_read_ += bytes; }
+  void count_written(std::uint64_t bytes) { global_written_ += bytes; }
+  std::byte* scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bool write);
+  std::uint64_t clock() const { return clock_; }
+  void stall(std::uint64_t states) { clock_ += states; }
+
+  // Counts.
+  std::uint64_t lds_accesses = 0, lds_cycles = 0, lds_conflict_cycles = 0, out_of_range_lanes = 0, matrix_flops = 0;
+
+ private:
+  friend void execute_vector(Wave&, const Instruction&);
+  void step(const Instruction& instruction);
+  void check_reads(const Instruction& instruction);
+  void check_writes(const Instruction& instruction);
+  void complete(Outstanding& operation);
+  bool still_awaited(unsigned index, Mask& lanes) const;
+
+  const Kernel& kernel_;
+  ThreadBlock& block_;
+  const std::shared_ptr<Workgroup> workgroup_;
+  const unsigned index_;
+  const unsigned initial_lanes_;
+
+  std::vector<std::uint32_t> vector_storage_;
+  std::uint32_t* vector_ = nullptr;                // 512 rows, aligned
+  std::vector<Mask> ready_;                        // lanes with a value that may be read
+  std::vector<Mask> pending_;                      // lanes that an operation in flight will write
+  std::vector<std::array<Mask, 4>> bytes_;         // of registers that are written in parts
+  alignas(16) std::array<std::uint32_t, 128> scalar_{};
+  std::array<std::uint8_t, 128> scalar_state_{};   // 0 no value, 1 ready, 2 in flight
+  bool scc_ = false, scc_known_ = false;
+  bool flush_ = false, ieee_ = true, dx10_clamp_ = true;
+  std::uint32_t mode_ = 0;
+
+  std::vector<Outstanding> vector_queue_, lds_queue_;  // rings
+  unsigned vector_head_ = 0, vector_count_ = 0, lds_head_ = 0, lds_count_ = 0;
+  std::vector<Range> scalar_loads_;
+  std::uint32_t awaited_ = 0;  // operations in flight that will write vector registers
+
+  std::vector<std::byte> scratch_;
+  std::vector<std::uint8_t> scratch_written_;
+
+  std::vector<std::uint64_t> counts_;  // by instruction
+  std::uint32_t at_ = 0, next_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::uint64_t clock_ = 0;
+  bool waiting_ = false, done_ = false, yield_ = false;
+  std::uint64_t global_read_ = 0, global_written_ = 0;
+};
+
+}  // namespace msa_ops::emulator::gfx950

@@ -1,0 +1,83 @@
+"""One launch of a gfx950 code object on the emulator."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msa_ops import _C
+from msa_ops.emulator.memory import allocation, is_memory
+from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, _three, report_of
+
+
+def run_gfx950(
+    code_object: bytes,
+    kernel: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any] | bytes,
+    lds: int = 0,
+    tensors: Mapping[str, Any] | None = None,
+    max_instructions: int = MAX_INSTRUCTIONS,
+    seed: int | None = None,
+) -> Report:
+    """Executes one launch of a kernel of a code object for gfx950 (CDNA4).
+
+    code_object: the ELF file, linked or relocatable. kernel: its name; "" for the only one.
+    grid: workgroups; block: work-items of a workgroup; up to three numbers each, x first. lds: bytes of dynamic LDS.
+    arguments: the bytes of the kernel arguments as the kernel lays them out, or one value an explicit argument: a CPU
+        tensor or NumPy array (its address; exactly its bytes are memory that the kernel may use), an int, a float for
+        arguments of 4 or 8 bytes, None for a null pointer, or bytes. Hidden arguments are filled in.
+    tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
+    max_instructions: wave instructions after which the launch is given up. seed: of a random schedule.
+
+    Raises EmulatorFault (kind, kernel, line = offset of the instruction in .text, block, warp, lane, address) for what
+    the kernel does wrong, CodeObjectError (a ValueError) for what is no code object of gfx950, UnsupportedGfx950 (a
+    NotImplementedError) for instructions that the emulator lacks, with their addresses, before anything runs;
+    ValueError for arguments or a launch that do not fit.
+    """
+    named = dict(tensors or {})
+    if isinstance(arguments, bytes):
+        kernarg = arguments
+    else:
+        named = {f"argument {i}": value for i, value in enumerate(arguments) if is_memory(value)} | named
+        kernarg = pack_kernarg(code_object, kernel, arguments)
+    allocations = [allocation(name, value) for name, value in named.items()]
+    shape = _three("grid", grid), _three("block", block)
+    return report_of(
+        _C.emulate_code_object(code_object, kernel, *shape, lds, kernarg, allocations, max_instructions, seed)
+    )
+
+
+def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:
+    """The bytes of a kernel's explicit arguments. Raises ValueError if their number or a size does not fit."""
+    kernels = {found["name"]: found for found in _C.code_object_kernels(code_object)}
+    if not kernel and len(kernels) == 1:
+        (kernel,) = kernels
+    if kernel not in kernels:
+        raise ValueError(f"kernel: '{kernel}'; the code object has {', '.join(kernels)}")
+    places = kernels[kernel]["arguments"]
+    if len(places) != len(arguments):
+        raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(places)}")
+    made = bytearray(max((offset + size for offset, size, _ in places), default=0))
+    for i, ((offset, size, _), value) in enumerate(zip(places, arguments, strict=True)):
+        made[offset : offset + size] = _bytes_of(i, value, size)
+    return bytes(made)
+
+
+def _bytes_of(index: int, value: Any, size: int) -> bytes:
+    if isinstance(value, bytes):
+        if len(value) != size:
+            raise ValueError(f"argument {index}: {len(value)} bytes; accepted: {size}")
+        return value
+    if isinstance(value, float):
+        if size not in (4, 8):
+            raise ValueError(f"argument {index}: a float; the argument has {size} bytes, accepted: 4 or 8")
+        return struct.pack("<f" if size == 4 else "<d", value)
+    number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
+    if not isinstance(number, int):
+        raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
+    if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size):
+        raise ValueError(f"argument {index}: {number} does not fit into {size} bytes")
+    return (number % (1 << (8 * size))).to_bytes(size, "little")
