@@ -16,7 +16,7 @@ from torch import Tensor
 
 from msa_ops import emulate
 from msa_ops.emulator import ARCHS
-from msa_ops.registry import STORE, parse_platform, plugins
+from msa_ops.registry import STORE, Backend, OneOf, parse_platform, plugins
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec, Tolerance
 from msa_ops.registry.platform import Platform
@@ -41,6 +41,22 @@ class Target:
     @property
     def spec(self) -> OpSpec:
         return STORE.op(self.op)
+
+    @property
+    def record(self) -> Backend:
+        return next(backend for backend in STORE.backends(self.op) if backend.name == self.backend)
+
+    def dims(self) -> dict[str, Any]:
+        """What a generator must be told of dtypes and roundings for this backend to take its calls, if anything."""
+        found: dict[str, Any] = {}
+        defaults = self.spec.facts_type()
+        for name, limit in self.record.limits:
+            if name.endswith("dtype") and isinstance(limit, OneOf) and not limit.accepts(getattr(defaults, name)):
+                found[name] = limit.values[0]
+        rounding = self.record.numerics.rounding
+        if getattr(defaults, "rounding", rounding[0]) not in rounding:
+            found["rounding"] = rounding[0]
+        return found
 
     def run(self, args: Any, outs: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
         """Calls the op through torch on this backend, as a user would. Results come back on the CPU.
@@ -81,7 +97,7 @@ class Target:
         )
 
     def _skip_if_refused(self, args: Any) -> None:
-        backend = next(b for b in STORE.backends(self.op) if b.name == self.backend)
+        backend = self.record
         if not backend.needs_facts:
             return
         self.spec.check(args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 
 from msa_ops.cache.page import index_page
-from msa_ops.ops import batches
-from msa_ops.ops.indexer import VARIANTS, Args, generate
+from msa_ops.ops import batches, indexer
+from msa_ops.ops.indexer import VARIANTS, Args
 from tests.contract.guard import guarded
 from tests.contract.oracles.block_scores import ROW_BYTES, block_scores, counts
 from tests.contract.oracles.block_selection import assert_valid, choose_all
@@ -23,6 +24,20 @@ from tests.contract.workspace import workspace_bytes
 
 OP = "indexer"
 FORMATS = tuple(ROW_BYTES)
+
+
+_dims: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def _suited_to(target: Target) -> None:
+    """Inputs of a test are of a kind that its backend takes."""
+    _dims.clear()
+    _dims.update(target.dims())
+
+
+def generate(seed: int, **dims: Any) -> Args:
+    return indexer.generate(seed, **{**_dims, **dims})
 
 
 def judge(target: Target, args: Args) -> Tensor:
@@ -62,15 +77,17 @@ def test_heads(target: Target, num_heads: int) -> None:
 
 
 @functools.cache
-def exact_batch() -> tuple[Args, np.ndarray]:
+def exact_batch(**dims: Any) -> tuple[Args, np.ndarray]:
     """A batch with exact scores, on which every choice of options can be tried."""
-    args = generate(44, variant="integers", seq_lens=[1, 130, 2500, 9000], q_lens=[1, 2, 3, 1], num_heads=2)
+    args = indexer.generate(
+        44, variant="integers", seq_lens=[1, 130, 2500, 9000], q_lens=[1, 2, 3, 1], num_heads=2, **dims
+    )
     return args, block_scores(args)[0]
 
 
 @pytest.mark.parametrize("topk", [1, 7, 16, 32, 64])
 def test_topk_and_forced_blocks(target: Target, topk: int) -> None:
-    batch, scores = exact_batch()
+    batch, scores = exact_batch(**_dims)
     for init_blocks, local_blocks in itertools.product([0, 1, 2], repeat=2):
         options = {"topk": topk, "init_blocks": init_blocks, "local_blocks": local_blocks}
         (ids,) = target.run(dataclasses.replace(batch, **options))
