@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "ptx/error.hpp"
 #include "ptx/execute.hpp"
 #include "ptx/opcodes.hpp"
+#include "ptx/tensor_map.hpp"
 
 namespace py = pybind11;
 
@@ -101,6 +103,36 @@ void add_emulator(py::module_& m) {
         py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
         py::call_guard<py::gil_scoped_release>(),
         "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
+  m.def(
+      "encode_tensor_map",
+      [](unsigned type, std::uint64_t address, const std::vector<std::uint64_t>& sizes,
+         const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box,
+         const std::vector<std::uint32_t>& steps, unsigned swizzle, unsigned atomicity, bool nan_outside,
+         unsigned l2_promotion) {
+        using emulator::ptx::TensorMap;
+        const std::size_t rank = sizes.size();
+        if (rank < 1 || rank > TensorMap::kMostDimensions || strides.size() + 1 != rank || box.size() != rank ||
+            steps.size() != rank) {
+          throw std::invalid_argument("tensor map: 1 to 5 sizes, as many boxes and steps, and one stride less");
+        }
+        TensorMap map;
+        map.address = address;
+        map.rank = static_cast<unsigned>(rank);
+        map.type = static_cast<TensorMap::Type>(type);
+        std::copy(sizes.begin(), sizes.end(), map.sizes.begin());
+        std::copy(strides.begin(), strides.end(), map.strides.begin() + 1);
+        std::copy(box.begin(), box.end(), map.box.begin());
+        std::copy(steps.begin(), steps.end(), map.steps.begin());
+        map.swizzle = swizzle;
+        map.atomicity = static_cast<TensorMap::Atomicity>(atomicity);
+        map.nan_outside = nan_outside;
+        std::array<std::byte, TensorMap::kBytes> bytes{};
+        map.encode(bytes.data(), l2_promotion);
+        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      },
+      py::arg("type"), py::arg("address"), py::arg("sizes"), py::arg("strides"), py::arg("box"), py::arg("steps"),
+      py::arg("swizzle"), py::arg("atomicity"), py::arg("nan_outside"), py::arg("l2_promotion"),
+      "The 128 bytes of a tensor map; ValueError for what the driver refuses.");
   m.def(
       "ptx_parameters",
       [](const std::string& ptx, const std::string& entry) {

@@ -8,8 +8,10 @@ void Barriers::reset(unsigned num_warps, Ordering& ordering, unsigned first_warp
   for (State& state : states_) {
     state.arrived = state.expected = 0;
     state.knowledge.clear();
+    state.votes = {};
   }
   waits_for_.assign(num_warps, -1);
+  results_.assign(num_warps, {});
   live_ = num_warps;
   ordering_ = &ordering;
   first_warp_ = first_warp;
@@ -32,6 +34,14 @@ void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool w
   complete_if_full(barrier);
 }
 
+void Barriers::arrive_with(unsigned barrier, unsigned warp, unsigned expected, const Votes& votes) {
+  if (barrier < kCount) {
+    Votes& sum = states_[barrier].votes;
+    sum = {sum.count + votes.count, sum.all && votes.all, sum.any || votes.any};
+  }
+  arrive(barrier, warp, expected, true);
+}
+
 void Barriers::exit() {
   --live_;
   for (unsigned barrier = 0; barrier < kCount; ++barrier) {
@@ -45,10 +55,12 @@ void Barriers::complete_if_full(unsigned barrier) {
   for (std::size_t warp = 0; warp < waits_for_.size(); ++warp) {
     if (waits_for_[warp] != static_cast<int>(barrier)) continue;
     waits_for_[warp] = -1;
+    results_[warp] = state.votes;
     ordering_->acquire(first_warp_ + static_cast<unsigned>(warp), state.knowledge);
   }
   state.arrived = state.expected = 0;
   state.knowledge.clear();
+  state.votes = {};
 }
 
 std::string Barriers::describe(unsigned warp) const {

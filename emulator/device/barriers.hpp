@@ -19,6 +19,13 @@ class Barriers {
   // A warp arrives, the one that runs; `expected` is the number of warps that complete the barrier, 0 for all that
   // have not exited. Violation for a number that does not exist or that disagrees with earlier arrivals.
   void arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits);
+  // The same, and every warp that waits gets the sum, the conjunction and the disjunction of all arrivals' votes.
+  struct Votes {
+    unsigned count = 0;
+    bool all = true, any = false;
+  };
+  void arrive_with(unsigned barrier, unsigned warp, unsigned expected, const Votes& votes);
+  const Votes& votes(unsigned warp) const { return results_[warp]; }
   void exit();  // a warp has left for good
 
   bool waiting(unsigned warp) const { return waits_for_[warp] >= 0; }
@@ -29,11 +36,13 @@ class Barriers {
     unsigned arrived = 0;
     unsigned expected = 0;
     Knowledge knowledge;
+    Votes votes;
   };
   void complete_if_full(unsigned barrier);
 
   std::array<State, kCount> states_{};
   std::vector<int> waits_for_;  // barrier of each warp, or -1
+  std::vector<Votes> results_;
   unsigned live_ = 0;
   Ordering* ordering_ = nullptr;
   unsigned first_warp_ = 0;

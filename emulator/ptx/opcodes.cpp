@@ -14,7 +14,7 @@ namespace {
 bool is_implied(std::string_view modifier) {
   static const std::unordered_set<std::string_view> implied{
       "nc",      "ca",      "cg",      "cs",      "lu",      "cv",  "wb",  "wt",  "weak",
-      "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio", "cta", "cluster", "gpu", "sys"};
+      "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio", "tile", "cta", "cluster", "gpu", "sys"};
   return implied.count(modifier) != 0 || modifier.substr(0, 4) == "L1::" || modifier.substr(0, 4) == "L2::" ||
          modifier.substr(0, 11) == "collector::";
 }
@@ -53,6 +53,7 @@ const Forms& all_forms() {
              add_mbarrier_forms,
              add_async_forms,
              add_cluster_forms,
+             add_tensor_forms,
          }) {
       add(*made);
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "addresses.hpp"
+#include "landing.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 #include "reduction.hpp"
@@ -125,18 +126,6 @@ class LoadBulk : public AsyncOperation {
   std::vector<SharedPlace> to_;
 };
 
-// The mbarrier that asynchronous work signals with so many bytes, and the access that this work is.
-struct Landing {
-  Signal signal;
-  AccessId access;
-};
-Landing landing(PtxWarp& warp, const SharedPlace& barrier_place, std::int64_t bytes, int lane) {
-  Mbarriers& barriers = barrier_place.block->mbarriers();
-  Mbarrier& barrier = barriers.at_for_work(barrier_place.address, lane);
-  const AccessId access = warp.ordering().of_work(barrier.actor, static_cast<Clock>(barrier.phase + 1), false);
-  return {{&barriers, &barrier, bytes, false, {}}, access};
-}
-
 // [shared], [global], bytes, [mbarrier]{, mask of blocks}{, policy}
 template <bool multicast>
 void load_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -153,7 +142,7 @@ void load_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     Issue issue;
     std::vector<SharedPlace> destinations;
     const auto add = [&](const SharedPlace& destination, const SharedPlace& signalled) {
-      const Landing end = landing(warp, signalled, static_cast<std::int64_t>(bytes), who);
+      const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
       destination.block->shared().will_write(destination.address, bytes, 16, end.access, who);
       destinations.push_back(destination);
       issue.signals.push_back(end.signal);
@@ -263,7 +252,7 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (destination.block != signalled.block) {
       throw Violation{FaultKind::kAsync, "the mbarrier is in another block than the destination", who};
     }
-    const Landing end = landing(warp, signalled, static_cast<std::int64_t>(bytes), who);
+    const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
     source.block->shared().will_read(from, bytes, 16, end.access, who);
     destination.block->shared().will_write(to, bytes, 16, end.access, who);
     Issue issue;
@@ -343,7 +332,7 @@ void store_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     const unsigned bytes = element * count;
     if (issue.signals.empty() || issue.signals.back().barrier->address != signalled.address) {
-      Landing end = landing(warp, signalled, 0, who);
+      Landing end = landing_on(warp, signalled, 0, who);
       access = end.access;
       issue.signals.push_back(std::move(end.signal));
       issue.blocks.push_back(destination.block);

@@ -22,25 +22,60 @@ std::uint32_t uniform(PtxWarp& warp, const Operand& operand, Mask lanes, const c
   return first;
 }
 
-template <bool waits>
-void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
+struct BarrierUse {
+  std::uint32_t number, warps;
+};
+
+// The barrier and its number of warps, from operands that all lanes of the warp must have reached together.
+BarrierUse barrier_of(PtxWarp& warp, const Operand& barrier, const Operand& threads, Mask lanes) {
   if (const Mask missing = warp.live() & ~lanes; missing != 0) {
     throw Violation{FaultKind::kDivergence, "the lane is not at the barrier that others of its warp have reached",
                     __builtin_ctz(missing)};
   }
-  const std::uint32_t number = uniform(warp, i.operands[0], lanes, "the barrier");
+  const std::uint32_t number = uniform(warp, barrier, lanes, "the barrier");
   std::uint32_t warps = 0;
-  if (i.operands[1].present) {
-    const std::uint32_t threads = uniform(warp, i.operands[1], lanes, "the number of threads");
-    if (threads == 0 || threads % kLanes != 0) {
-      throw Violation{FaultKind::kBarrier,
-                      std::to_string(threads) + " threads at a barrier; accepted: multiples of 32"};
+  if (threads.present) {
+    const std::uint32_t count = uniform(warp, threads, lanes, "the number of threads");
+    if (count == 0 || count % kLanes != 0) {
+      throw Violation{FaultKind::kBarrier, std::to_string(count) + " threads at a barrier; accepted: multiples of 32"};
     }
-    warps = threads / kLanes;
+    warps = count / kLanes;
   }
+  return {number, warps};
+}
+
+template <bool waits>
+void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const BarrierUse use = barrier_of(warp, i.operands[0], i.operands[1], lanes);
   warp.block().cluster().note_event();
-  warp.block().barriers().arrive(number, warp.index(), warps, waits);
+  warp.block().barriers().arrive(use.number, warp.index(), use.warps, waits);
   if (waits) warp.wait();
+}
+
+enum class Reduce { kCount, kAnd, kOr };
+
+// result, barrier{, threads}, vote. The warp comes here twice: to vote, and for the result.
+template <Reduce kind>
+void barrier_reduce(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  Barriers& barriers = warp.block().barriers();
+  if (!warp.has_voted()) {
+    const BarrierUse use = barrier_of(warp, i.operands[1], i.operands[2], lanes);
+    const Mask votes = warp.predicate(i.operands[3]) & lanes;
+    warp.block().cluster().note_event();
+    barriers.arrive_with(use.number, warp.index(), use.warps,
+                         {static_cast<unsigned>(__builtin_popcount(votes)), votes == lanes, votes != 0});
+    warp.wait_for_votes();
+    return;
+  }
+  warp.take_votes();
+  const Barriers::Votes& votes = barriers.votes(warp.index());
+  if (kind == Reduce::kCount) {
+    auto* out = warp.out<std::uint32_t>(i.operands[0]);
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = votes.count; });
+  } else {
+    const bool result = kind == Reduce::kAnd ? votes.all : votes.any;
+    warp.set_predicate(i.operands[0], result ? kAllLanes : 0, lanes);
+  }
 }
 
 }  // namespace
@@ -52,10 +87,16 @@ void add_control_forms(Forms& forms) {
   for (const std::string opcode : {"ret", "exit"}) {
     forms.push_back({opcode, "", ret, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   }
-  for (const std::string opcode : {"bar.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned"}) {
+  for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned"}) {
     forms.push_back({opcode, "4 4?", barrier<true>});
   }
-  for (const std::string opcode : {"bar.arrive", "barrier.arrive.aligned", "barrier.cta.arrive.aligned"}) {
+  for (const std::string opcode : {"bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red"}) {
+    const bool aligned = opcode.compare(0, 7, "barrier") == 0;
+    forms.push_back({opcode + ".popc" + (aligned ? ".aligned" : "") + ".u32", "=4 4 4? p", barrier_reduce<Reduce::kCount>});
+    forms.push_back({opcode + ".and" + (aligned ? ".aligned" : "") + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kAnd>});
+    forms.push_back({opcode + ".or" + (aligned ? ".aligned" : "") + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kOr>});
+  }
+  for (const std::string opcode : {"bar.arrive", "bar.cta.arrive", "barrier.arrive.aligned", "barrier.cta.arrive.aligned"}) {
     forms.push_back({opcode, "4 4", barrier<false>});
   }
 }

@@ -174,6 +174,7 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       paths_[now_].next = at_;
       const Mbarrier* awaited = awaited_;
       awaited_ = nullptr;
+      if (has_voted_) return State::kWaiting;
       const std::size_t others = runnable();
       if (++tries < others && next_path()) continue;
       const bool polls = polls_;

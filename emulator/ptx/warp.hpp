@@ -102,6 +102,10 @@ class PtxWarp : public WarpProgram {
   }
   void wait_for_cluster() { again_ = true; }
   void wait_for_tensor_memory() { again_ = polls_ = true; }
+  // The instruction is executed again when the barrier at which the warp has voted is complete.
+  bool has_voted() const { return has_voted_; }
+  void wait_for_votes() { again_ = has_voted_ = true; }
+  void take_votes() { has_voted_ = false; }
   void give_way() { gives_way_ = true; }  // the turn ends; other lanes of the warp come first
   Ordering& ordering() { return block_.shared().ordering(); }
   Origin origin() const { return {&kernel_, at_, block_.index(), static_cast<int>(index_)}; }
@@ -175,6 +179,7 @@ class PtxWarp : public WarpProgram {
   bool again_ = false;
   bool polls_ = false;
   bool gives_way_ = false;
+  bool has_voted_ = false;
   const Mbarrier* awaited_ = nullptr;
   std::size_t parked_ = 0;               // paths in a row that could not go on
   unsigned turns_ = 0;                   // in a row that one path took while others could run

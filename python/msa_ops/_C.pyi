@@ -124,6 +124,18 @@ def emulate_launch(
     chip: str = ...,
     seed: int | None = ...,
 ) -> EmulatorCounters: ...
+def encode_tensor_map(
+    type: int,
+    address: int,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    steps: Sequence[int],
+    swizzle: int,
+    atomicity: int,
+    nan_outside: bool,
+    l2_promotion: int,
+) -> bytes: ...
 def ptx_parameters(ptx: str, entry: str) -> list[int]: ...
 def emulated_forms() -> list[tuple[str, str]]: ...
 def emulated_opcodes() -> list[str]: ...

@@ -8,6 +8,7 @@ from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx9
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.gfx950 import run_gfx950
 from msa_ops.emulator.run import Report, opcodes, run_compiled, run_ptx
+from msa_ops.emulator.tensor_map import tensor_map
 
 __all__ = [
     "ARCHS",
@@ -24,4 +25,5 @@ __all__ = [
     "run_compiled",
     "run_gfx950",
     "run_ptx",
+    "tensor_map",
 ]

@@ -1,0 +1,53 @@
+// The work of a copy between a box of a tensor and shared memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "../device/global_memory.hpp"
+#include "../device/shared_memory.hpp"
+#include "reduction.hpp"
+#include "tensor_map.hpp"
+
+namespace msa_ops::emulator::ptx {
+
+// A box at these coordinates, as rows of dimension 0 in the order of shared memory.
+class Box {
+ public:
+  using Coordinates = std::array<std::int64_t, TensorMap::kMostDimensions>;
+  // With `rows` the box has one row for each of these coordinates of dimension 1 (gather and scatter).
+  Box(const TensorMap& map, const Coordinates& first, const std::vector<std::int64_t>& rows = {});
+
+  std::size_t bytes() const { return bytes_; }  // in shared memory
+  const TensorMap& map() const { return map_; }
+  // Calls function(offset in shared memory, address of coordinate 0, whether the row is inside the tensor in all other
+  // dimensions) for each row.
+  void for_rows(const std::function<void(std::size_t, std::uint64_t, bool)>& function) const;
+  // Elements of every row inside the tensor: from, and up to but not including, these.
+  std::uint32_t first_inside() const { return first_inside_; }
+  std::uint32_t end_inside() const { return end_inside_; }
+  // Address of an element (of sixteen of a packed type, whose bits are not whole bytes) of a row.
+  std::uint64_t element(std::uint64_t row, std::uint32_t index) const;
+
+  // Bounds of all that lies inside, or a Violation of the lane; bytes of global memory that are touched.
+  std::size_t check(const GlobalMemory& global, bool write, int lane) const;
+
+ private:
+  TensorMap map_;
+  Coordinates first_;
+  std::vector<std::int64_t> rows_;
+  std::size_t bytes_ = 0;
+  std::uint32_t first_inside_ = 0, end_inside_ = 0;
+};
+
+// Copies the box into the bytes of shared memory at `address`, zeros or NaN for what lies outside.
+void load_box(const Box& box, std::byte* shared, std::uint64_t address);
+// Takes the box's bytes out of shared memory, without swizzle.
+void take_box(const Box& box, const std::byte* shared, std::uint64_t address, std::byte* out);
+// Writes what lies inside into the tensor; `taken` as take_box left it. Combines if a reduction is given.
+void store_box(const Box& box, const std::byte* taken, Reduction reduction);
+
+}  // namespace msa_ops::emulator::ptx
