@@ -5,7 +5,7 @@ Values are FlyDSL scalars (fx.Uint32, fx.Float32, ...) or lists of them; results
 
 from __future__ import annotations
 
-from msa_ops.build.flydsl_adapter import fx, ir, llvm
+from msa_ops.build.flydsl_adapter import arith, fx, ir, llvm
 
 
 def raw(value):
@@ -28,6 +28,16 @@ def instruction(text: str, constraints: str, result, *operands, volatile: bool =
     return result(
         llvm.inline_asm(result.ir_type, [raw(v) for v in operands], text, constraints, has_side_effects=volatile)
     )
+
+
+def anew(value):
+    """The value, of which the compiler must not compute anything before: in a loop, what it would else keep."""
+    return instruction("v_mov_b32 $0, $1", "=v,v", type(value), value, volatile=True)
+
+
+def scalar_anew(value):
+    """The same for 64 bits that are equal in all lanes, in scalar registers."""
+    return instruction("s_mov_b64 $0, $1", "=s,s", type(value), value, volatile=True)
 
 
 def as_float(bits):
@@ -63,6 +73,11 @@ def maximum(a, b):
 def maxnum(a, b):
     """fp32 maximum, the number if one operand is NaN (v_max_f32)."""
     return call("llvm.maxnum.f32", fx.Float32, a, b)
+
+
+def maxnum_fast(a, b):
+    """`maxnum` of numbers that are no signalling NaN, which the compiler would quieten first."""
+    return fx.Float32(arith.maxnumf(raw(a), raw(b), fastmath=arith.FastMathFlags.nnan))
 
 
 def minnum(a, b):

@@ -7,46 +7,56 @@ from __future__ import annotations
 
 from msa_ops.flydsl.common.intrinsics import pack, raw, unpack
 
-from msa_ops.build.flydsl_adapter import ir, llvm
-
-GLOBAL = 1
-LDS = 3
+from msa_ops.build.flydsl_adapter import fx, ir, llvm
 
 
-def _pointer(address, space: int):
-    return llvm.inttoptr(ir.Type.parse(f"!llvm.ptr<{space}>"), raw(address))
+def _pointer(address):
+    return llvm.inttoptr(ir.Type.parse("!llvm.ptr<1>"), raw(address))
 
 
-def _load(address, space: int, dtype, count: int, alignment: int | None, streaming: bool):
+def _load(pointer, dtype, count: int, alignment: int | None, streaming: bool):
     kind = dtype.ir_type if count == 1 else ir.VectorType.get([count], dtype.ir_type)
     options = {"nontemporal": True} if streaming else {}
     alignment = alignment or count * dtype.width // 8
-    found = llvm.LoadOp(kind, _pointer(address, space), alignment=alignment, **options).result
+    found = llvm.LoadOp(kind, pointer, alignment=alignment, **options).result
     return dtype(found) if count == 1 else unpack(found, count, dtype)
 
 
-def _store(address, space: int, values, alignment: int | None, streaming: bool) -> None:
+def _store(pointer, values, alignment: int | None, streaming: bool) -> None:
     values = values if isinstance(values, list) else [values]
     dtype = type(values[0])
     value = raw(values[0]) if len(values) == 1 else pack(values, dtype)
     options = {"nontemporal": True} if streaming else {}
     alignment = alignment or len(values) * dtype.width // 8
-    llvm.StoreOp(value, _pointer(address, space), alignment=alignment, **options)
+    llvm.StoreOp(value, pointer, alignment=alignment, **options)
 
 
 def load(address, dtype, count: int = 1, alignment: int | None = None, streaming: bool = False):
     """A scalar of `dtype`, or a list of `count`; aligned to its size unless said."""
-    return _load(address, GLOBAL, dtype, count, alignment, streaming)
+    return _load(_pointer(address), dtype, count, alignment, streaming)
 
 
 def store(address, values, alignment: int | None = None, streaming: bool = False) -> None:
     """A scalar or a list of scalars of one type."""
-    _store(address, GLOBAL, values, alignment, streaming)
+    _store(_pointer(address), values, alignment, streaming)
 
 
-def load_lds(offset, dtype, count: int = 1, alignment: int | None = None):
-    return _load(offset, LDS, dtype, count, alignment, False)
+class Lds:
+    """All LDS of a kernel, by byte offset."""
 
+    def __init__(self, num_bytes: int) -> None:
+        self.base = fx.SharedAllocator().allocate(num_bytes, 1024)._ptr.llvm_ptr
 
-def store_lds(offset, values, alignment: int | None = None) -> None:
-    _store(offset, LDS, values, alignment, False)
+    def _at(self, offset, constant: int):
+        byte = ir.IntegerType.get_signless(8)
+        kind = ir.Type.parse("!llvm.ptr<3>")
+        dynamic = -(2**31)
+        at = llvm.GEPOp(kind, self.base, [raw(fx.Int32(offset))], [dynamic], byte, None).result
+        return llvm.GEPOp(kind, at, [], [constant], byte, None).result if constant else at
+
+    def load(self, offset, dtype, count: int = 1, constant: int = 0, alignment: int | None = None):
+        """At offset + constant; the latter is part of the instruction."""
+        return _load(self._at(offset, constant), dtype, count, alignment, False)
+
+    def store(self, offset, values, constant: int = 0, alignment: int | None = None) -> None:
+        _store(self._at(offset, constant), values, alignment, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msa_ops.registry import STORE, Backend, Band, OneOf
+from msa_ops.registry import STORE, Backend, Band, Numerics, OneOf
 
 BACKENDS = (
     Backend(
@@ -13,6 +13,17 @@ BACKENDS = (
         band=Band.SPECIALIZED,
         limits=(("scale_layout", OneOf("linear")), ("contiguous", OneOf(True))),
         compiled=True,
+    ),
+    Backend(
+        op="indexer",
+        name="flydsl_gfx950",
+        target="msa_ops.amd.indexer:gfx950",
+        archs=frozenset({"gfx950"}),
+        band=Band.SPECIALIZED,
+        limits=(("q_dtype", OneOf("float8_e4m3fn")), ("index_format", OneOf("nvfp4"))),
+        numerics=Numerics(rounding=("e4m3",)),
+        compiled=True,
+        workspace="msa_ops.amd.indexer:workspace",
     ),
 )
 

@@ -7,6 +7,7 @@ import functools
 import torch
 
 from msa_ops import _C
+from msa_ops.registry import virtual
 
 
 @functools.cache
@@ -26,5 +27,7 @@ def launch(name: str, device: torch.device, num_workgroups: int, *values: int) -
     Raises RuntimeError, naming the kernel, if there is no HIP runtime or it refuses.
     """
     index = device.index
+    if index is None:  # memory of an emulated chip
+        return virtual.launch(name, (num_workgroups, *values))
     stream: int = torch._C._cuda_getCurrentRawStream(index)
     _C.launch_code_object(position(name), index, stream, num_workgroups, values)

@@ -27,6 +27,7 @@ NAMES = {
     "llvm": "flydsl._mlir.dialects.llvm",
     "arith": "flydsl._mlir.dialects.arith",
     "gpu": "flydsl._mlir.dialects.gpu",
+    "scf": "flydsl._mlir.dialects.scf",
 }
 """Public name here -> module, or module:attribute, of FlyDSL."""
 

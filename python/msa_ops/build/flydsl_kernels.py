@@ -51,7 +51,7 @@ def describe(unit: Unit, work: Path) -> dict[str, Any]:
     spilled = kernel["vgpr_spill_count"], kernel["sgpr_spill_count"], kernel["private_segment_fixed_size"]
     if any(spilled):
         problems.append(f"spills: {spilled[0]} vector, {spilled[1]} scalar registers, {spilled[2]} bytes a lane")
-    if f".amdhsa_next_free_vgpr {kernel['vgpr_count']}\n" not in text:
+    if re.findall(r"\.vgpr_count: +(\d+)", text) != [str(kernel["vgpr_count"])]:
         problems.append(f"the ISA text does not belong to the code object with {kernel['vgpr_count']} registers")
     threads = kernel["max_flat_workgroup_size"]
     if kernel.get("reqd_workgroup_size") != [threads, 1, 1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import kernel_text
@@ -14,7 +15,7 @@ from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-ARCHS = ("sm_90a", "sm_100a", "sm_103a", "sm_107a")
+ARCHS = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "gfx950")
 """Chips that can be emulated."""
 
 
@@ -57,6 +58,10 @@ class VirtualChip:
         if self._call is None:
             raise RuntimeError(f"kernel {kernel}: launched outside of an op's call")
         op, backend, memory = self._call
+        if self.platform.vendor == "amd":
+            counters = self._launch_code_object(kernel, arguments, memory)
+            self.launches.append(Launch(op, backend, kernel, report_of(counters)))
+            return
         try:
             position = _C.find_kernel(kernel)
         except IndexError as error:
@@ -71,6 +76,25 @@ class VirtualChip:
             seed=self.seed,
         )
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
+
+    def _launch_code_object(self, kernel: str, arguments: Sequence[int], memory: list[Allocation]) -> Any:
+        """The first argument is the number of workgroups; see msa_ops.amd.launch."""
+        try:
+            position = _C.find_code_object(kernel)
+        except IndexError as error:
+            raise NotImplementedError(str(error)) from None
+        found = _C.code_object(position)
+        return _C.emulate_code_object(
+            found["code"],
+            found["kernel"],
+            (arguments[0], 1, 1),
+            (found["threads"], 1, 1),
+            0,
+            _C.kernel_arguments(position, arguments[1:]),
+            memory,
+            self.max_instructions,
+            self.seed,
+        )
 
 
 @contextlib.contextmanager

@@ -136,7 +136,9 @@ class Op:
         workspace: Tensor | None,
         launches: list[Launch],
     ) -> None:
-        """Keeps what a call launched for calls like it."""
+        """Keeps what a call launched for calls like it; nothing if no launch was noted, as of code objects."""
+        if not launches:
+            return
         missing = None
         if made or workspace is not None:
             if not all(result.is_contiguous() for result in made):

@@ -1,0 +1,93 @@
+"""The 64 lanes of a wave: who they are, votes, sums, and values that are the same in all of them."""
+
+from __future__ import annotations
+
+from msa_ops.flydsl.common.intrinsics import call, raw
+
+from msa_ops.build.flydsl_adapter import fx, gpu, ir, llvm
+
+WAVE = 64
+
+
+def uniform(value):
+    """A value that is the same in every lane, as a scalar register (v_readfirstlane_b32)."""
+    return call("llvm.amdgcn.readfirstlane.i32", type(value), value)
+
+
+def uniform64(value):
+    """The same for 64 bits."""
+    low, high = fx.Uint32(value), fx.Uint32(value >> fx.Int64(32))
+    return fx.Int64(fx.Uint64(uniform(low))) | (fx.Int64(fx.Uint64(uniform(high))) << fx.Int64(32))
+
+
+def lane_of(thread):
+    return thread & fx.Int32(WAVE - 1)
+
+
+def read_lane(value, lane):
+    """The value of one lane, the same number in all, as a scalar."""
+    return call("llvm.amdgcn.readlane.i32", type(value), value, lane)
+
+
+def vote(condition):
+    """Mask of the lanes in which the condition holds."""
+    return call("llvm.amdgcn.ballot.i64", fx.Uint64, condition)
+
+
+def count(mask):
+    """Lanes in a mask, as a scalar."""
+    return fx.Int32(call("llvm.ctpop.i64", fx.Uint64, mask))
+
+
+def first(mask):
+    """Lowest lane in a mask that is not empty."""
+    return fx.Int32(call("llvm.cttz.i64", fx.Uint64, mask, fx.Boolean(True)))
+
+
+def below(mask):
+    """Lanes in the mask before this one."""
+    low, high = fx.Uint32(mask), fx.Uint32(mask >> fx.Uint64(32))
+    return call("llvm.amdgcn.mbcnt.hi", fx.Int32, high, call("llvm.amdgcn.mbcnt.lo", fx.Int32, low, 0))
+
+
+def from_lane(value, lane):
+    """The value of any lane (ds_bpermute_b32)."""
+    return call("llvm.amdgcn.ds.bpermute", type(value), lane << fx.Int32(2), value)
+
+
+def wave_sum(value, lane):
+    """Sum over the lanes, in each of them."""
+    for step in (1, 2, 4, 8, 16, 32):
+        value = value + from_lane(value, lane ^ fx.Int32(step))
+    return value
+
+
+def wave_prefix(value, lane, width: int = WAVE):
+    """Sum over the lanes up to this one, itself included, right in the first `width` lanes."""
+    for step in (1 << i for i in range((width - 1).bit_length())):
+        other = from_lane(value, lane - fx.Int32(step))
+        value = value + (lane >= fx.Int32(step)).select(other, fx.Int32(0))
+    return value
+
+
+def _swapped(name: str, a):
+    pair = ir.Type.parse("!llvm.struct<(i32, i32)>")
+    false = raw(fx.Boolean(False))
+    bits = raw(a.bitcast(fx.Uint32))
+    found = llvm.call_intrinsic(pair, name, [bits, bits, false, false], [], [])
+    return [fx.Uint32(llvm.extractvalue(fx.Uint32.ir_type, found, [i])).bitcast(type(a)) for i in range(2)]
+
+
+def across_16(a):
+    """Two values a lane whose set is that of this lane and the one 16 away (v_permlane16_swap_b32)."""
+    return _swapped("llvm.amdgcn.permlane16.swap", a)
+
+
+def across_32(a):
+    """Two values a lane whose set is that of this lane and the one 32 away (v_permlane32_swap_b32)."""
+    return _swapped("llvm.amdgcn.permlane32.swap", a)
+
+
+def barrier() -> None:
+    """All waves of the workgroup; what they wrote to memory and LDS before is seen behind it."""
+    gpu.barrier()
