@@ -37,7 +37,7 @@ def test_platform_of_the_cpu() -> None:
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
-        ("cpu", {}, "arch: 'cpu'; accepted: sm_90a, gfx950"),
+        ("cpu", {}, "arch: 'cpu'; accepted: sm_90a, sm_100a, sm_103a, sm_107a, gfx950"),
         ("sm_12", {}, "unknown chip 'sm_12'"),
         ("sm_90a", {"multiprocessors": 0}, "multiprocessors: 0; accepted: 1 to 1024"),
     ],
