@@ -37,21 +37,23 @@ emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry,
                                const std::vector<py::bytes>& parameters,
                                const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
                                std::array<unsigned, 3> cluster, const std::string& chip,
-                               std::optional<std::uint64_t> seed) {
+                               std::optional<std::uint64_t> seed,
+                               std::optional<std::uint64_t> sum_order) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
   const emulator::GlobalMemory memory(allocations_from(allocations));
   emulator::Counters counters;
   emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes, emulator::chip_of(chip), memory,
-                         {max_instructions, seed}, counters);
+                         {max_instructions, seed, sum_order}, counters);
   return counters;
 }
 
 emulator::Counters emulate_launch(int position, const std::string& ptx, const std::vector<AllocationTuple>& allocations,
                                   const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions,
-                                  const std::string& chip, std::optional<std::uint64_t> seed) {
-  EmulatorRuntime runtime(ptx, allocations_from(allocations), emulator::chip_of(chip), {max_instructions, seed});
+                                  const std::string& chip, std::optional<std::uint64_t> seed,
+                               std::optional<std::uint64_t> sum_order) {
+  EmulatorRuntime runtime(ptx, allocations_from(allocations), emulator::chip_of(chip), {max_instructions, seed, sum_order});
   try {
     launch_on(position, runtime, arguments);
   } catch (...) {
@@ -93,14 +95,17 @@ void add_emulator(py::module_& m) {
       .def_readonly("warp_instructions", &emulator::Counters::warp_instructions)
       .def_readonly("global_bytes_read", &emulator::Counters::global_bytes_read)
       .def_readonly("global_bytes_written", &emulator::Counters::global_bytes_written)
+      .def_readonly("matrix_flops", &emulator::Counters::matrix_flops)
       .def_readonly("launches", &emulator::Counters::launches);
 
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
+        py::arg("sum_order") = py::none(),
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
         py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
+        py::arg("sum_order") = py::none(),
         py::call_guard<py::gil_scoped_release>(),
         "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
   m.def(

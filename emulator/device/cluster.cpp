@@ -35,6 +35,7 @@ Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& c
       work_(work),
       ordering_(shape.cluster_blocks() * ((shape.threads() + program.warp_size() - 1) / program.warp_size())),
       random_(options.seed.has_value()),
+      sum_order_(options.sum_order),
       generator_(options.seed.value_or(0)) {
   for (unsigned rank = 0; rank < shape.cluster_blocks(); ++rank) {
     blocks_.push_back(std::make_unique<ThreadBlock>(program, shape, global, *this, rank));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -49,6 +50,7 @@ class Cluster {
   ClusterBarrier& barrier() { return barrier_; }
   WorkList& work() { return work_; }
   const Chip& chip() const { return chip_; }
+  std::optional<std::uint64_t> sum_order() const { return sum_order_; }
   std::uint64_t executed() const { return executed_; }  // warp instructions, as a clock
   const std::array<unsigned, 3>& first_block() const { return first_; }
   // Something happened that another warp may wait for.
@@ -77,6 +79,7 @@ class Cluster {
   unsigned time_outs_ = 0;
   unsigned rounds_without_work_ = 0;
   bool random_ = false;
+  std::optional<std::uint64_t> sum_order_;
   std::mt19937_64 generator_;
 };
 

@@ -12,6 +12,8 @@ struct Counters {
   std::map<std::string, std::uint64_t> warp_instructions;
   std::uint64_t global_bytes_read = 0;  // as lanes asked for them; an atomic reads and writes
   std::uint64_t global_bytes_written = 0;
+  // Operations of matrix instructions, two a product that is added, by kind.
+  std::map<std::string, std::uint64_t> matrix_flops;
   std::uint64_t launches = 0;
 };
 

@@ -28,6 +28,8 @@ struct RunOptions {
   // Without a seed warps take turns in order and asynchronous work happens as late as it can; with one, turns and
   // their lengths, the blocks that are resident and the moments of asynchronous work are drawn from it.
   std::optional<std::uint64_t> seed{};
+  // The order in which matrix instructions add products: without a seed k ascending, with one drawn from it.
+  std::optional<std::uint64_t> sum_order{};
 };
 
 // Runs the blocks of a launch; adds to `counters` at the end. Clusters start in order, x fastest; as many are resident

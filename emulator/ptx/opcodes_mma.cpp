@@ -154,6 +154,7 @@ void spread_undefined(PtxWarp& warp, const Instruction& i, const Mma& mma) {
 const Mma& begin(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   const Mma& mma = kinds()[i.form->variant];
+  warp.count_flops(matrix::kind_of(mma.a), std::uint64_t{2} * mma.m * kColumns * mma.k);
   if (warp.any_undefined()) spread_undefined(warp, i, mma);
   return mma;
 }
@@ -220,6 +221,7 @@ struct Quad {
 
 void mma_quads(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
+  warp.count_flops(matrix::Kind::kF16, 4 * 2 * 8 * 8 * 4);
   const std::uint32_t variant = i.form->variant;
   const Quad quad{(variant & 1) != 0, (variant & 2) != 0, (variant & 4) != 0, (variant & 8) != 0};
   const Operand* d = i.operands.data();

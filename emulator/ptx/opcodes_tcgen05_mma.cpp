@@ -56,6 +56,15 @@ unsigned pieces_of_sums(const TensorProduct& product, std::array<Piece, 4>& piec
   return parts;
 }
 
+matrix::Kind counted_as(const TensorProduct& product) {
+  switch (product.kind) {
+    case Kind::kMxf8f6f4: return matrix::Kind::kMxf8f6f4;
+    case Kind::kMxf4: return matrix::Kind::kMxf4;
+    case Kind::kMxf4nvf4: return matrix::Kind::kMxf4nvf4;
+    default: return matrix::kind_of(product.a);
+  }
+}
+
 // Buffers that are kept from one instruction to the next.
 struct Scratch {
   std::vector<unsigned char> bytes;
@@ -88,6 +97,7 @@ class Execution {
     const bool keeps = (warp_.predicate(*next++) >> lane_ & 1) != 0;
     const Operand* shift = next != i_.operands.data() + i_.operands.size() && next->present ? next : nullptr;
 
+    warp_.count_flops(counted_as(product_), std::uint64_t{2} * product_.m * product_.n * product_.k);
     Scratch& memory = scratch();
     gather_b(b_tile, memory);
     for (unsigned block = 0; block < product_.group; ++block) {

@@ -256,6 +256,7 @@ void gather_operands(PtxWarp& warp, const Wgmma& wgmma, const Operands& operands
 
 bool begin(PtxWarp& warp, const Instruction& i, Mask lanes, const Wgmma& wgmma, const Operands& operands) {
   require_whole_warp(warp, lanes);
+  warp.count_flops(matrix::kind_of(wgmma.a), std::uint64_t{2} * kRows * wgmma.n * wgmma.k());
   const Mask kept = warp.predicate(*operands.keep);
   if (kept != 0 && kept != kAllLanes) {
     throw Violation{FaultKind::kDivergence, "scale-d differs between lanes", __builtin_ctz(~kept)};

@@ -36,6 +36,10 @@ void PtxWarp::start() {
   results_.clear();
   in_flight_.reset(defined_.size());
   tensor_work_ = {};
+  if (const auto seed = block_.cluster().sum_order()) {
+    const auto& at = block_.index();
+    matrix_order_ = matrix::Order((*seed + 1) * 0x9e3779b97f4a7c15U + at[0] + 8191 * (at[1] + 8191 * at[2]) + 131 * index_);
+  }
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
   std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
   live_ = initial_lanes_;
@@ -416,6 +420,9 @@ Place PtxWarp::place(std::uint32_t pc) const {
 void PtxWarp::add_to(Counters& counters) const {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (counts_[i] > 0) counters.warp_instructions[kernel_.instructions()[i].form->opcode] += counts_[i];
+  }
+  for (std::size_t kind = 0; kind < flops_.size(); ++kind) {
+    if (flops_[kind] > 0) counters.matrix_flops[matrix::name_of(static_cast<matrix::Kind>(kind))] += flops_[kind];
   }
   counters.global_bytes_read += global_read_;
   counters.global_bytes_written += global_written_;

@@ -1,6 +1,7 @@
 // A warp that executes a PTX kernel: registers, the stack of lanes that went apart, and the step.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "../device/async.hpp"
 #include "../device/cluster.hpp"
 #include "../device/thread_block.hpp"
+#include "../matrix/kinds.hpp"
 #include "../matrix/product.hpp"
 #include "in_flight.hpp"
 #include "copies.hpp"
@@ -81,6 +83,7 @@ class PtxWarp : public WarpProgram {
 
   // Order in which a matrix instruction adds k products; nullptr: ascending.
   const std::uint32_t* matrix_order(std::size_t k) { return matrix_order_.next(k); }
+  void count_flops(matrix::Kind kind, std::uint64_t flops) { flops_[static_cast<std::size_t>(kind)] += flops; }
 
   // Registers that asynchronous instructions hold, for handlers of operands `~`, which nobody else checks.
   RegistersInFlight& in_flight() { return in_flight_; }
@@ -173,6 +176,7 @@ class PtxWarp : public WarpProgram {
   std::vector<Result> results_;
   bool waiting_ = false;
   matrix::Order matrix_order_;
+  std::array<std::uint64_t, matrix::kKinds> flops_{};
   RegistersInFlight in_flight_;
   WgmmaState wgmma_;
   TensorWork tensor_work_;

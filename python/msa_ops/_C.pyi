@@ -95,6 +95,7 @@ class EmulatorCounters:
     warp_instructions: dict[str, int]
     global_bytes_read: int
     global_bytes_written: int
+    matrix_flops: dict[str, int]
     launches: int
 
 def code_objects() -> list[tuple[str, str]]: ...
@@ -114,6 +115,7 @@ def emulate_ptx(
     cluster: Sequence[int] = ...,
     chip: str = ...,
     seed: int | None = ...,
+    sum_order: int | None = ...,
 ) -> EmulatorCounters: ...
 def emulate_launch(
     position: int,
@@ -123,6 +125,7 @@ def emulate_launch(
     max_instructions: int,
     chip: str = ...,
     seed: int | None = ...,
+    sum_order: int | None = ...,
 ) -> EmulatorCounters: ...
 def encode_tensor_map(
     type: int,

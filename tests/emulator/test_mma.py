@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.emulator.programs import run
+from msa_ops.emulator import run_ptx
+from tests.emulator.programs import kernel, run
 
 Array = NDArray[np.generic]
 LANE = np.arange(32)
@@ -51,7 +52,7 @@ def take(matrix: Array, place: Callable[[int], tuple[Array, Array]], count: int)
     return np.stack([matrix[place(i)] for i in range(count)])
 
 
-def execute(opcode: str, operands: list[Array], out: Array) -> Array:
+def execute(opcode: str, operands: list[Array], out: Array, sum_order: int | None = None) -> Array:
     """Runs `opcode D, operands...` in one warp; every operand is [registers, lanes]."""
     lines, names = [], []
     number = 1
@@ -69,7 +70,8 @@ def execute(opcode: str, operands: list[Array], out: Array) -> Array:
     lines.append(f"mul.lo.s64 %rd20, %rd15, {size}; add.s64 %rd20, %rd20, %rd{len(operands)};")
     lines += [f"st.global.b{8 * size} [%rd20+{32 * size * j}], {name};" for j, name in enumerate(results)]
     registers = ".reg .b32 %x<140>; .reg .b64 %w<140>;\n"
-    run("{" + registers + "\n".join(lines) + "}", *operands, out)
+    text = kernel("{" + registers + "\n".join(lines) + "}", len(operands) + 1)
+    run_ptx(text, "k", 1, 32, [*operands, out], sum_order=sum_order)
     return out
 
 
@@ -261,3 +263,28 @@ def test_every_code_of_a_format(kind: str) -> None:
         wanted = take(expected.astype(np.float32), c_place, 4)
         np.testing.assert_array_equal(out, wanted)
         assert (out.view(np.uint32)[np.isnan(out)] == 0x7FFFFFFF).all()
+
+
+def test_order_of_sums_by_seed() -> None:
+    """Another order gives other bits, the same ones for the same seed, within the bound for any order."""
+    rng = np.random.default_rng(6)
+    a = rng.integers(0, 2**32, (4, 32), dtype=np.uint32) & 0x5BFF5BFF
+    b = rng.integers(0, 2**32, (2, 32), dtype=np.uint32) & 0xDBFFDBFF
+    opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    out = [
+        execute(opcode, [a, b, np.zeros((4, 32), np.float32)], np.zeros((4, 32), np.float32), sum_order=seed)
+        for seed in (None, 1, 1, 2)
+    ]
+    np.testing.assert_array_equal(out[1], out[2])
+    assert (out[0] != out[1]).any() and (out[1] != out[3]).any()
+    np.testing.assert_allclose(out[1], out[0], rtol=0, atol=float(np.abs(out[0]).max()) * 2.0**-20)
+
+
+def test_flops_are_counted() -> None:
+    body = "mov.b32 %r1, 0; mov.b64 %rd1, 0;\n"
+    body += "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r2,%r3,%r4,%r5}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, "
+    body += "{%r1,%r1,%r1,%r1};\n"
+    body += "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%r2,%r3,%r4,%r5}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, "
+    body += "{%r1,%r1,%r1,%r1};\n"
+    report = run(body, np.zeros(1, np.uint32), threads=64)
+    assert report.matrix_flops == {"f16": 2 * 2 * 16 * 8 * 16, "f8f6f4": 2 * 2 * 16 * 8 * 32}

@@ -21,12 +21,15 @@ class Report:
     warp_instructions: instructions issued by warps, by opcode. An instruction whose guard is false in every lane
         counts; an instruction that a warp executes once for each side of a branch counts twice.
     global_bytes_read, global_bytes_written: bytes that the lanes asked for; atomics count in both.
+    matrix_flops: operations of matrix instructions, two a product that is added, by kind: f64, tf32, f16 (and BF16),
+        f8f6f4, i8, i4, b1, mxf8f6f4, mxf4, mxf4nvf4.
     launches: kernels launched.
     """
 
     warp_instructions: dict[str, int]
     global_bytes_read: int
     global_bytes_written: int
+    matrix_flops: dict[str, int]
     launches: int
 
     @property
@@ -51,6 +54,7 @@ def run_ptx(
     cluster: int | Sequence[int] = 1,
     chip: str = "sm_90a",
     seed: int | None = None,
+    sum_order: int | None = None,
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -63,6 +67,7 @@ def run_ptx(
     max_instructions: warp instructions after which the launch is given up.
     cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a.
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
+    sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
@@ -86,6 +91,7 @@ def run_ptx(
             _three("cluster", cluster),
             chip,
             seed,
+            sum_order,
         )
     )
 
@@ -98,6 +104,7 @@ def run_compiled(
     max_instructions: int = MAX_INSTRUCTIONS,
     chip: str = "sm_90a",
     seed: int | None = None,
+    sum_order: int | None = None,
 ) -> Report:
     """Runs the host launcher of a compiled kernel of this build, and executes what it launches from its PTX.
 
@@ -111,7 +118,8 @@ def run_compiled(
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
     slots = [_slot(i, value) for i, value in enumerate(args)]
-    return report_of(_C.emulate_launch(position, ptx, _allocations(args, tensors), slots, max_instructions, chip, seed))
+    memory = _allocations(args, tensors)
+    return report_of(_C.emulate_launch(position, ptx, memory, slots, max_instructions, chip, seed, sum_order))
 
 
 def _allocations(arguments: Sequence[Any], tensors: Mapping[str, Any] | None) -> list[Allocation]:
@@ -163,5 +171,9 @@ def _three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
 
 def report_of(counters: _C.EmulatorCounters) -> Report:
     return Report(
-        counters.warp_instructions, counters.global_bytes_read, counters.global_bytes_written, counters.launches
+        counters.warp_instructions,
+        counters.global_bytes_read,
+        counters.global_bytes_written,
+        counters.matrix_flops,
+        counters.launches,
     )
