@@ -26,13 +26,14 @@ std::string without_implied(const std::string& opcode) {
       "getctarank", "clusterlaunchcontrol", "tcgen05"};
   if (kinds.count(kind) == 0) return opcode;
   std::string kept;
-  for (std::size_t at = 0; at < opcode.size();) {
-    const std::size_t end = std::min(opcode.find('.', at), opcode.size());
+  const std::size_t size = std::min(opcode.find(' '), opcode.size());  // what follows tells apart forms of operands
+  for (std::size_t at = 0; at < size;) {
+    const std::size_t end = std::min(opcode.find('.', at), size);
     const std::string_view part = std::string_view(opcode).substr(at, end - at);
     if (!is_implied(part)) kept += (kept.empty() ? "" : ".") + std::string(part == "shared::cta" ? "shared" : part);
     at = end + 1;
   }
-  return kept;
+  return kept + opcode.substr(size);
 }
 
 }  // namespace

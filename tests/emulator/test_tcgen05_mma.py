@@ -86,7 +86,8 @@ def to_tensor(
 def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, blocks: int = 1, keep: bool = True,
           a_mode: str = "128", b_mode: str = "128", a_major: str = "k", b_major: str = "k", in_tensor: bool = False,
           weight_stationary: bool = False, negate: tuple[int, int] = (0, 0), masks: list[int] | None = None,
-          shift: int | None = None, k_factor: int = 1, chip: str = "sm_100a", gap: int = 0) -> None:  # fmt: skip
+          shift: int | None = None, k_factor: int = 1, chip: str = "sm_100a", gap: int = 0,
+          collector: str = "") -> None:  # fmt: skip
     rng = np.random.default_rng([m, n, blocks])
     k = FORMATS[a_kind][2] * k_factor
     a, b = draw(rng, a_kind, (m, k)), draw(rng, b_kind, (n, k))
@@ -133,9 +134,8 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
         f"mov.b64 %rd10, {descriptors[0]:#x}; mov.b64 %rd11, {descriptors[1]:#x}; mov.b32 %r10, {idesc:#x};\n"
         + "".join(f"mov.b32 %r{16 + i}, {mask:#x};\n" for i, mask in enumerate(masks or []))
         + f"mov.pred %p4, {int(keep)};\n"
-        f"tcgen05.mma{stationary}.cta_group::{blocks}.kind::{kind} [%r2], {a_operand}, %rd11, %r10, {mask_operand}%p4"
-        + (f", {shift}" if shift is not None else "")
-        + ";"
+        f"tcgen05.mma{stationary}.cta_group::{blocks}.kind::{kind}{collector} [%r2], {a_operand}, %rd11, %r10, "
+        f"{mask_operand}%p4" + (f", {shift}" if shift is not None else "") + ";"
     )
     program = Program(image, tensors, products, columns, blocks=blocks, chip=chip)
     out = program.run()
@@ -207,6 +207,7 @@ def test_scaled_sums(shift: int) -> None:
 
 def test_masked_lanes() -> None:
     check("f16", "f16", "f32", masks=[0, 0xFFFFFFFF, 0x0000FF0F, 1])
+    check("f16", "f16", "f32", masks=[0, 0xFFFFFFFF, 0x0000FF0F, 1], collector=".collector::a::discard")
     check("f16", "f16", "f32", 256, 32, blocks=2, masks=[0, 0xFFFFFFFF, 0xFF0F, 1, 5, 0, 0x80000000, 0])
 
 
