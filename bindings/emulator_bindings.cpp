@@ -14,6 +14,7 @@
 #include "compiled_kernels.hpp"
 #include "emulator_runtime.hpp"
 #include "ptx/error.hpp"
+#include "ptx/features.hpp"
 #include "ptx/execute.hpp"
 #include "ptx/opcodes.hpp"
 #include "ptx/tensor_map.hpp"
@@ -147,6 +148,8 @@ void add_emulator(py::module_& m) {
         return sizes;
       },
       py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
+  m.def("target_has", &emulator::ptx::target_has, py::arg("target"), py::arg("opcode"),
+        "Whether PTX of this .target may hold the instruction.");
   m.def(
       "emulated_forms",
       [] {

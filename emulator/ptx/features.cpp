@@ -25,6 +25,27 @@ bool target_has(const std::string& target, const std::string& opcode) {
     if (holds(opcode, "collector::b") && !holds(opcode, ".ws.")) return number == 107;
     return true;
   }
+  // The packed arithmetic of one generation, and of the next.
+  if (holds(opcode, "x4.") && (begins(opcode, "mul.") || begins(opcode, "fma.") || begins(opcode, "add.") ||
+                               begins(opcode, "sub."))) {
+    return target == "sm_100a" || target == "sm_103a";
+  }
+  if (holds(opcode, ".f32x2.f16x2.") || holds(opcode, ".f32x2.bf16x2.") || holds(opcode, ".f32x2.f32x2")) {
+    return specific && number == 107;
+  }
+  if (holds(opcode, "f32x2") || holds(opcode, " of3")) return number >= 100;
+  if (begins(opcode, "add.") || begins(opcode, "sub.") || begins(opcode, "fma.")) {
+    return number >= 100 || !(holds(opcode, ".f32.f16") || holds(opcode, ".f32.bf16"));
+  }
+  if (begins(opcode, "cvt.")) {
+    if (holds(opcode, "ue5m3")) return specific && number == 107;
+    if (holds(opcode, "e2m1x") || holds(opcode, "e2m3x") || holds(opcode, "e3m2x") || holds(opcode, "ue8m0")) {
+      return specific && number >= 100;
+    }
+    if (holds(opcode, "bf16x2.e") || holds(opcode, "x2.bf16x2")) return specific && number >= 100;
+    if (holds(opcode, "satfinite.tf32") && !holds(opcode, "rna")) return number >= 100;
+  }
+  if (begins(opcode, "redux.") && holds(opcode, ".f32")) return specific && number >= 100 && number < 120;
   if (begins(opcode, "ldmatrix.") || begins(opcode, "stmatrix.")) {
     return holds(opcode, ".b16") || (specific && number >= 100);
   }

@@ -23,16 +23,16 @@ struct FloatFormat {
   constexpr std::uint64_t least_normal() const { return std::uint64_t{1} << mantissa; }
 };
 
-constexpr FloatFormat kF64{11, 52, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kF32{8, 23, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kF16{5, 10, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kBf16{8, 7, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kTf32{8, 10, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kE5m2{5, 2, FloatFormat::Top::kInfinity};
-constexpr FloatFormat kE4m3{4, 3, FloatFormat::Top::kNan};
-constexpr FloatFormat kE3m2{3, 2, FloatFormat::Top::kNumbers};
-constexpr FloatFormat kE2m3{2, 3, FloatFormat::Top::kNumbers};
-constexpr FloatFormat kE2m1{2, 1, FloatFormat::Top::kNumbers};
+inline constexpr FloatFormat kF64{11, 52, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kF32{8, 23, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kF16{5, 10, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kBf16{8, 7, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kTf32{8, 10, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kE5m2{5, 2, FloatFormat::Top::kInfinity};
+inline constexpr FloatFormat kE4m3{4, 3, FloatFormat::Top::kNan};
+inline constexpr FloatFormat kE3m2{3, 2, FloatFormat::Top::kNumbers};
+inline constexpr FloatFormat kE2m3{2, 3, FloatFormat::Top::kNumbers};
+inline constexpr FloatFormat kE2m1{2, 1, FloatFormat::Top::kNumbers};
 
 inline std::uint64_t magnitude_in(double value, int mantissa, int exponent, Rounding rounding) {
   switch (rounding) {

@@ -37,7 +37,7 @@ enum class Order : std::uint8_t { kDefault, kRelaxed, kAcquire, kRelease, kAcqui
 struct Form {
   std::string opcode;
   // Operands in order, separated by blanks. A leading `=` marks a destination.
-  //   p        predicate                 2 4 8    register of that many bytes, or an immediate
+  //   p        predicate                 1 2 4 8  register of that many bytes, or an immediate
   //   w2 ...   register of at least that many bytes      v   memory operand: `count` registers of >= `element` bytes
   //   A        address; its offset is the instruction's
   //   S G T    address in shared, global, tensor memory, with an offset of its own

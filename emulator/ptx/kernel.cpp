@@ -168,6 +168,10 @@ class Preparation {
       }
       return suffix;
     }
+    if ((statement.opcode.compare(0, 4, "min.") == 0 || statement.opcode.compare(0, 4, "max.") == 0) &&
+        statement.operands.size() == 4) {
+      return " of3";
+    }
     if (statement.opcode.compare(0, 4, "mov.") != 0 || statement.operands.size() != 2) return "";
     const Term& first = statement.operands[0];
     const Term& second = statement.operands[1];
@@ -239,12 +243,12 @@ class Preparation {
     const unsigned width = made_.form->element;
     if (count == 1) {
       if (term.kind == Term::Kind::kVector) fail("a vector");
-      return push(term, std::max(width, 2U), true, destination);
+      return push(term, width, true, destination);
     }
     if (term.kind != Term::Kind::kVector || term.terms.size() != count) {
       fail("not a vector of " + std::to_string(count) + " registers");
     }
-    for (const Term& element : term.terms) push(element, std::max(width, 2U), true, destination);
+    for (const Term& element : term.terms) push(element, width, true, destination);
   }
 
   void add_address(const Term& term) {

@@ -66,6 +66,7 @@ const Forms& all_forms() {
              add_half_forms,
              add_approximate_forms,
              add_rounded_forms,
+             add_packed_forms,
              add_rare_integer_forms,
              add_rare_compare_forms,
              add_compare_forms,

@@ -16,6 +16,7 @@ void add_float_forms(Forms& forms);
 void add_half_forms(Forms& forms);
 void add_approximate_forms(Forms& forms);
 void add_rounded_forms(Forms& forms);
+void add_packed_forms(Forms& forms);
 void add_rare_integer_forms(Forms& forms);
 void add_rare_compare_forms(Forms& forms);
 void add_compare_forms(Forms& forms);

@@ -42,6 +42,39 @@ float sin(float a) { return unit_sin(turns(ftz ? flush(a) : a)); }
 template <bool ftz>
 float cos(float a) { return unit_cos(turns(ftz ? flush(a) : a)); }
 
+// Quotients by way of the reciprocal, scaled as in the machine code.
+template <bool ftz>
+float div_approx(float a, float b) {
+  if (!ftz && small(b)) a *= 0x1p24F, b *= 0x1p24F;
+  if (ftz) a = flush(a);
+  const float found = canonical(a * unit_rcp(b));
+  return ftz ? flush(found) : found;
+}
+template <bool ftz>
+float div_full(float a, float b) {
+  if (ftz) a = flush(a), b = flush(b);
+  if (std::fabs(b) > kGreatestRcp) a *= 0.25F, b *= 0.25F;
+  if (ftz) a = flush(a);
+  return div_approx<ftz>(a, b);
+}
+
+// The unit's fp32 result, cut to 16 bits; what is too large is infinite.
+template <float (*wide)(std::uint16_t), std::uint16_t (*cut)(double), int most, float (*function)(float)>
+std::uint16_t sixteen(std::uint16_t a) {
+  const float found = function(wide(a));
+  if (std::isfinite(found) && found >= std::ldexp(1.0F, most)) return cut(INFINITY);
+  return cut(found);
+}
+template <std::uint16_t (*function)(std::uint16_t)>
+std::uint32_t pair(std::uint32_t a) {
+  return std::uint32_t{function(static_cast<std::uint16_t>(a >> 16))} << 16 | function(static_cast<std::uint16_t>(a));
+}
+template <std::uint16_t (*function)(std::uint16_t)>
+void add_sixteen(Forms& forms, const std::string& opcode) {
+  forms.push_back({opcode, "=2 2", unary<std::uint16_t, std::uint16_t, function>});
+  forms.push_back({opcode + "x2", "=4 4", unary<std::uint32_t, std::uint32_t, pair<function>>});
+}
+
 template <float (*function)(float)>
 void add(Forms& forms, const std::string& opcode) {
   forms.push_back({opcode, "=4 4", unary<float, float, function>});
@@ -65,6 +98,17 @@ void add_approximate_forms(Forms& forms) {
   add<unit_ex2>(forms, "ex2.approx.ftz.f32");
   add<sin<true>>(forms, "sin.approx.ftz.f32");
   add<cos<true>>(forms, "cos.approx.ftz.f32");
+  using F = float;
+  forms.push_back({"div.approx.f32", "=4 4 4", binary<F, F, F, div_approx<false>>});
+  forms.push_back({"div.approx.ftz.f32", "=4 4 4", binary<F, F, F, div_approx<true>>});
+  forms.push_back({"div.full.f32", "=4 4 4", binary<F, F, F, div_full<false>>});
+  forms.push_back({"div.full.ftz.f32", "=4 4 4", binary<F, F, F, div_full<true>>});
+  constexpr auto half = half_from<Rounding::kTowardZero>;
+  constexpr auto brain = bfloat_from<Rounding::kTowardZero>;
+  add_sixteen<sixteen<float_from_half, half, 16, unit_ex2>>(forms, "ex2.approx.f16");
+  add_sixteen<sixteen<float_from_bfloat, brain, 128, unit_ex2>>(forms, "ex2.approx.ftz.bf16");
+  add_sixteen<sixteen<float_from_half, half, 16, unit_tanh>>(forms, "tanh.approx.f16");
+  add_sixteen<sixteen<float_from_bfloat, brain, 128, unit_tanh>>(forms, "tanh.approx.bf16");
 }
 
 }  // namespace msa_ops::emulator::ptx

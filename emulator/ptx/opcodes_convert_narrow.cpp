@@ -1,6 +1,7 @@
 // Conversions to and from formats of 8 bits and less, tf32, and fp16 and bf16 with saturation or without sign; most of
 // them make or take pairs.
 #include <cmath>
+#include <limits>
 
 #include "float_formats.hpp"
 #include "lanes.hpp"
@@ -115,8 +116,8 @@ void add_narrowing(Forms& forms, const std::string& opcode, const std::string& o
   narrowings().push_back(narrowing);
 }
 
-void add_widening(Forms& forms, const std::string& opcode, const Widening& widening) {
-  forms.push_back({opcode, "=4 2", widen_lanes});
+void add_widening(Forms& forms, const std::string& opcode, const std::string& operand, const Widening& widening) {
+  forms.push_back({opcode, "=4 " + operand, widen_lanes});
   forms.back().variant = static_cast<uint32_t>(widenings().size());
   widenings().push_back(widening);
 }
@@ -141,6 +142,60 @@ void add_sixteen(Forms& forms, const Named& to) {
   }
 }
 
+// Formats of six and four bits, and those of eight with bf16; `field`: the bits of an element in a pair.
+void add_later(Forms& forms, const Named& to, unsigned field) {
+  constexpr auto rn = Rounding::kNearestEven;
+  const std::string pair = std::string(".") + to.name + "x2", narrow = field == 4 ? "1" : "2";
+  const bool eight = to.format == &kE4m3 || to.format == &kE5m2;
+  for (const bool relu : {false, true}) {
+    const std::string relu_text = relu ? ".relu" : "", head = "cvt.rn.satfinite" + relu_text + pair;
+    if (!eight) {
+      add_narrowing(forms, head + ".f32", "=" + narrow + " 4 4", {to.format, &kF32, 2, field, false, rn, relu, true});
+      add_narrowing(forms, head + ".f16x2", "=" + narrow + " 4", {to.format, &kF16, 2, field, true, rn, relu, true});
+      add_widening(forms, "cvt.rn" + relu_text + ".f16x2" + pair, narrow, {&kF16, to.format, field, relu});
+    }
+    add_narrowing(forms, head + ".bf16x2", "=" + narrow + " 4", {to.format, &kBf16, 2, field, true, rn, relu, true});
+    add_widening(forms, "cvt.rn" + relu_text + ".bf16x2" + pair, narrow, {&kBf16, to.format, field, relu});
+  }
+}
+
+// Powers of two from 2^-127, without a sign; 0xff is NaN. The sign of the source does not count.
+uint32_t ue8m0_from(uint32_t bits, bool up, bool finite) {
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return 0xff;
+  uint32_t field = magnitude >> 23;
+  if (up && (magnitude & 0x7fffff) != 0 && magnitude > 0x400000) ++field;
+  return finite && field == 0xff ? 0xfe : field;
+}
+template <bool up, bool finite>
+std::uint16_t ue8m0_pair(uint32_t high, uint32_t low) {
+  return static_cast<std::uint16_t>(ue8m0_from(high, up, finite) << 8 | ue8m0_from(low, up, finite));
+}
+template <bool up, bool finite>
+std::uint16_t ue8m0_pair_of_brains(uint32_t pair) {
+  return ue8m0_pair<up, finite>(pair & 0xffff0000, pair << 16);
+}
+uint32_t brains_from_ue8m0(std::uint16_t pair) {
+  const auto one = [](uint32_t field) { return field == 0xff ? kNan16 : field == 0 ? 0x40U : field << 7; };
+  return one(pair >> 8) << 16 | one(pair & 0xff);
+}
+template <bool up, bool finite>
+void add_ue8m0(Forms& forms) {
+  const std::string head = std::string(up ? "cvt.rp" : "cvt.rz") + (finite ? ".satfinite" : "") + ".ue8m0x2";
+  forms.push_back({head + ".f32", "=2 4 4", binary<std::uint16_t, uint32_t, uint32_t, ue8m0_pair<up, finite>>});
+  forms.push_back({head + ".bf16x2", "=2 4", unary<std::uint16_t, uint32_t, ue8m0_pair_of_brains<up, finite>>});
+}
+
+// One exponent bit more than E4M3 and no sign; 0xff is the only NaN.
+template <const FloatFormat& to>
+uint32_t pair_from_ue5m3(std::uint16_t pair) {
+  static constexpr FloatFormat kUe5m3{5, 3, FloatFormat::Top::kNan};
+  const auto one = [](uint32_t code) {
+    return static_cast<uint32_t>(encode(decode(code, kUe5m3), to, Rounding::kNearestEven, false));
+  };
+  return one(pair >> 8) << 16 | one(pair & 0xff);
+}
+
 void add_eight(Forms& forms, const Named& to) {
   constexpr auto rn = Rounding::kNearestEven;
   for (const bool relu : {false, true}) {
@@ -150,7 +205,7 @@ void add_eight(Forms& forms, const Named& to) {
       const std::string head = "cvt.rn.satfinite" + relu_text + pair;
       add_narrowing(forms, head + ".f32", "=2 4 4", {to.format, &kF32, 2, 8, false, rn, relu, true});
       add_narrowing(forms, head + ".f16x2", "=2 4", {to.format, &kF16, 2, 8, true, rn, relu, true});
-      add_widening(forms, "cvt.rn" + relu_text + ".f16x2" + pair, {&kF16, to.format, 8, relu});
+      add_widening(forms, "cvt.rn" + relu_text + ".f16x2" + pair, "2", {&kF16, to.format, 8, relu});
     }
   }
 }
@@ -161,7 +216,6 @@ void add_tf32(Forms& forms) {
     forms.push_back({"cvt.rna" + tail, "=4 4", finite ? unary<uint32_t, uint32_t, tf32_away<true>>
                                                      : unary<uint32_t, uint32_t, tf32_away<false>>});
     for (const bool relu : {false, true}) {
-      if (finite) continue;  // of later chips
       const std::string middle = relu ? ".relu" : "";
       add_narrowing(forms, "cvt.rn" + middle + tail, "=4 4",
                     {&kTf32, &kF32, 1, 32, false, Rounding::kNearestEven, relu, finite});
@@ -179,6 +233,19 @@ void add_narrow_conversion_forms(Forms& forms) {
   add_eight(forms, {"e4m3", &kE4m3});
   add_eight(forms, {"e5m2", &kE5m2});
   add_tf32(forms);
+  add_later(forms, {"e4m3", &kE4m3}, 8);
+  add_later(forms, {"e5m2", &kE5m2}, 8);
+  add_later(forms, {"e2m3", &kE2m3}, 8);
+  add_later(forms, {"e3m2", &kE3m2}, 8);
+  add_later(forms, {"e2m1", &kE2m1}, 4);
+  add_ue8m0<false, false>(forms);
+  add_ue8m0<false, true>(forms);
+  add_ue8m0<true, false>(forms);
+  add_ue8m0<true, true>(forms);
+  using W = uint32_t;
+  forms.push_back({"cvt.rn.bf16x2.ue8m0x2", "=4 2", unary<W, std::uint16_t, brains_from_ue8m0>});
+  forms.push_back({"cvt.rn.f16x2.ue5m3x2", "=4 2", unary<W, std::uint16_t, pair_from_ue5m3<kF16>>});
+  forms.push_back({"cvt.rn.bf16x2.ue5m3x2", "=4 2", unary<W, std::uint16_t, pair_from_ue5m3<kBf16>>});
   forms.push_back({"cvt.pack.sat.s16.s32", "=4 4 4", pack<std::int16_t, false>});
   forms.push_back({"cvt.pack.sat.u16.s32", "=4 4 4", pack<std::uint16_t, false>});
   forms.push_back({"cvt.pack.sat.s8.s32.b32", "=4 4 4 4", pack<std::int8_t, true>});

@@ -60,10 +60,10 @@ template <class F, bool ftz, End end>
 H fma(H a, H b, H c) {
   return finish<F, ftz, end>(add_to_odd(double{in<F, ftz>(a)} * in<F, ftz>(b), in<F, ftz>(c)));
 }
-// A factor that marks what is out of bounds (a NaN of all ones) gives zero.
+// A factor that marks what is out of bounds gives zero: the NaN 0x7ff7, of either sign, as an H200 takes it.
 template <class F, End end>
 H fma_oob(H a, H b, H c) {
-  return a == 0x7fff || b == 0x7fff || a == 0xffff || b == 0xffff ? H{0} : fma<F, false, end>(a, b, c);
+  return (a & 0x7fff) == 0x7ff7 || (b & 0x7fff) == 0x7ff7 ? H{0} : fma<F, false, end>(a, b, c);
 }
 
 inline bool below(float a, float b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }

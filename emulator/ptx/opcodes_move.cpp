@@ -67,6 +67,10 @@ void add_move_forms(Forms& forms) {
   }
   forms.push_back({"mov.b32 pack2", "=4 2,2", pack<std::uint32_t, std::uint16_t>});
   forms.push_back({"mov.b32 unpack2", "=2,2 4", unpack<std::uint32_t, std::uint16_t>});
+  forms.push_back({"mov.b16 pack2", "=2 1,1", pack<std::uint16_t, std::uint8_t>});
+  forms.push_back({"mov.b16 unpack2", "=1,1 2", unpack<std::uint16_t, std::uint8_t>});
+  forms.push_back({"mov.b32 pack4", "=4 1,1,1,1", pack<std::uint32_t, std::uint8_t>});
+  forms.push_back({"mov.b32 unpack4", "=1,1,1,1 4", unpack<std::uint32_t, std::uint8_t>});
   forms.push_back({"mov.b64 pack2", "=8 4,4", pack<std::uint64_t, std::uint32_t>});
   forms.push_back({"mov.b64 unpack2", "=4,4 8", unpack<std::uint64_t, std::uint32_t>});
   forms.push_back({"mov.b64 pack4", "=8 2,2,2,2", pack<std::uint64_t, std::uint16_t>});

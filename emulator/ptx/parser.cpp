@@ -279,7 +279,6 @@ class Parser {
     const int line = peek().line;
     const std::string type = word("a type");
     const unsigned width = width_of_type(type, line);
-    if (width == 1 && type != ".pred") throw Unsupported(".reg " + type, line);
     do {
       const std::string name = word("the name of a register");
       if (accept('<')) {

@@ -9,7 +9,7 @@
 
 namespace msa_ops::emulator::ptx {
 
-constexpr unsigned kPredicateWidth = 1;
+constexpr unsigned kPredicateWidth = 0;
 
 struct Register {
   std::string name;

@@ -430,6 +430,7 @@ void PtxWarp::add_to(Counters& counters) const {
 
 std::uint64_t PtxWarp::value(const Operand& operand, unsigned lane) const {
   switch (operand.width) {
+    case 1: return row<std::uint8_t>(operand)[lane];
     case 2: return row<std::uint16_t>(operand)[lane];
     case 4: return row<std::uint32_t>(operand)[lane];
     default: return row<std::uint64_t>(operand)[lane];
@@ -438,6 +439,7 @@ std::uint64_t PtxWarp::value(const Operand& operand, unsigned lane) const {
 
 void PtxWarp::set_value(const Operand& operand, unsigned lane, std::uint64_t value) {
   switch (operand.width) {
+    case 1: out<std::uint8_t>(operand)[lane] = static_cast<std::uint8_t>(value); break;
     case 2: out<std::uint16_t>(operand)[lane] = static_cast<std::uint16_t>(value); break;
     case 4: out<std::uint32_t>(operand)[lane] = static_cast<std::uint32_t>(value); break;
     default: out<std::uint64_t>(operand)[lane] = value; break;

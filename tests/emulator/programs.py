@@ -17,7 +17,7 @@ def kernel(body: str, parameters: int = 1, declarations: str = "", directives: s
     loads = "".join(f"ld.param.u64 %rd{i}, [p{i}];\n" for i in range(parameters))
     return (
         f"{HEAD}{declarations}\n.visible .entry k({names})\n{directives}{{\n"
-        ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<32>; .reg .b64 %rd<32>;\n"
+        ".reg .pred %p<16>; .reg .b8 %b<8>; .reg .b16 %h<16>; .reg .b32 %r<32>; .reg .b64 %rd<32>;\n"
         f"{loads}mov.u32 %r0, %tid.x;\ncvt.u64.u32 %rd15, %r0;\n{body}\nret;\n}}\n"
     )
 
@@ -28,7 +28,7 @@ def line_of(ptx: str, fragment: str) -> int:
     return line
 
 
-def apply(instruction: str, out: str, *operands: NDArray[np.generic]) -> NDArray[np.generic]:
+def apply(instruction: str, out: str, *operands: NDArray[np.generic], target: str = "sm_90a") -> NDArray[np.generic]:
     """Runs `instruction` ("add.s32 D, A, B") on each element of the operands; `out` is a NumPy type name.
 
     One warp works on 32 elements; the last one is filled up with the last element.
@@ -53,7 +53,8 @@ def apply(instruction: str, out: str, *operands: NDArray[np.generic]) -> NDArray
     arrays = [np.pad(operand.reshape(-1), (0, padded - count), mode="edge") for operand in operands]
     result = np.zeros(padded, dtype)
     thread = ["mov.u32 %r20, %ctaid.x;", "mad.lo.s32 %r0, %r20, 32, %r0;", "cvt.u64.u32 %rd15, %r0;"]
-    run_ptx(kernel("\n".join([*thread, *body]), len(operands) + 1), "k", padded // 32, 32, [*arrays, result])
+    ptx = kernel("\n".join([*thread, *body]), len(operands) + 1).replace(".target sm_90a", f".target {target}")
+    run_ptx(ptx, "k", padded // 32, 32, [*arrays, result], chip=target)
     return result[:count]
 
 

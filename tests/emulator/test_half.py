@@ -79,10 +79,10 @@ def test_fma_relu(type_: str, tail: str) -> None:
 def test_fma_out_of_bounds(type_: str, tail: str) -> None:
     form = FORMATS[type_]
     a, b, c = exact.operands(form, 3, seed=2)
-    b[::7], a[3::11] = 0x7FFF, 0xFFFF
+    b[::7], a[3::11] = 0x7FF7, 0xFFF7
 
     def function(x: int, y: int, z: int) -> int:
-        return 0 if {x & 0x7FFF, y & 0x7FFF} & {0x7FFF} else wrapped(form, exact.fma, tail)(x, y, z)
+        return 0 if {x & 0x7FFF, y & 0x7FFF} & {0x7FF7} else wrapped(form, exact.fma, tail)(x, y, z)
 
     check(f"fma.rn.oob{tail}", type_, function, [a, b, c])
 

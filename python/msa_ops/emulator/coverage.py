@@ -8,7 +8,8 @@ from msa_ops.emulator.run import opcodes
 
 TYPES = frozenset(
     "pred b1 s4 u4 s8 u8 b8 s16x2 u16x2 s16 u16 b16 s32 u32 b32 s64 u64 b64 f16 bf16 f16x2 bf16x2 tf32 f32 f64 "
-    "e4m3 e5m2 e4m3x2".split()
+    "e4m3 e5m2 e4m3x2 e5m2x2 e2m3x2 e3m2x2 e2m1x2 ue8m0x2 ue5m3x2 f32x2 "
+    "e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4 e2m1p4x4 ue8m0x4".split()
 )
 
 
