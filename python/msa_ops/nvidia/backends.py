@@ -115,6 +115,35 @@ BACKENDS = (
         numerics=Numerics(rounding=("exact",)),
         compiled=True,
     ),
+    Backend(
+        op="sparse_attention",
+        name="cute_sm90_prefill",
+        target="msa_ops.nvidia.sparse_attention_by_block:sm90",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(
+            ("q_dtype", OneOf("bfloat16")),
+            ("kv_format", OneOf("nvfp4", "fp8", "bf16")),
+            ("max_blocks", Between(0, 65_536)),
+        ),
+        predicate=sparse_attention_limits.refusals,
+        automatic=frozenset(),
+        numerics=Numerics(rounding=("exact",)),
+        compiled=True,
+        workspace="msa_ops.nvidia.sparse_attention_by_block:workspace",
+    ),
+    Backend(
+        op="dense_attention",
+        name="cute_sm90",
+        target="msa_ops.nvidia.tiled_attention:sm90_dense",
+        archs=frozenset({"sm_90a"}),
+        band=Band.SPECIALIZED,
+        limits=(("q_dtype", OneOf("bfloat16")), ("kv_format", OneOf("nvfp4", "fp8", "bf16"))),
+        predicate=sparse_attention_limits.refusals,
+        numerics=Numerics(rounding=("exact",)),
+        compiled=True,
+        workspace="msa_ops.nvidia.tiled_attention:dense_workspace",
+    ),
 )
 
 

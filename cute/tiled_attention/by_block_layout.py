@@ -1,0 +1,90 @@
+"""sparse_attention block by block on Hopper: configurations and memory of its kernels. Pure Python.
+
+A pair is one of the ids of a query token and KV head. In the workspace, as int32 unless said otherwise:
+  counters  number of items, number of listed pairs
+  counts    pairs of each (request, KV head, block): the block's key
+  offsets   where a key's pairs begin in `listed`
+  ways      how a (token, KV head) is worked on
+  keys      of a pair, or -1
+  ranks     of a pair among those of its key
+  listed    pairs, those of a key side by side
+  items     32 bytes each: page, KV head, block, what to add to a token for its position, first pair in `listed`, pairs
+  queries   rows of q of each (token, KV head) as they are to lie in shared memory, 4,096 bytes
+  factors   fp32, of those rows, 64 bytes
+  parts     result of a pair, 4,096 bytes
+  logs      fp32, base-2 logarithms of the weights of these, 64 bytes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msa_ops.cute.tiled_attention.layout import (
+    OPERAND_BYTES,
+    PRODUCERS,
+    QUERY_BYTES,
+    ROW_BYTES,
+    SCALE_BYTES,
+    STAGES,
+)
+
+from msa_ops.registry import Refusal
+from msa_ops.registry.platform import Platform
+
+TILE = 8
+"""Query tokens that are looked at, and that a thread block multiplies, together."""
+ITEM_PAIRS = 32
+"""Pairs of an item of work, which unpacks its page once."""
+ITEM_BYTES = 32
+PREPARE_THREADS = 256
+THREADS_OF_A_KEY = 256
+QUERY_ROW_BYTES = 4096
+FACTOR_BYTES = 64
+
+# Shared memory of the kernel that multiplies: barriers; records of stages of K and V; factors; queries; K;
+# V; raw bytes of pages.
+RECORDS_AT = 128
+FACTORS_AT = 256
+QUERIES_AT = 2048
+STEP_QUERY_BYTES = 2 * QUERY_BYTES
+STEP_FACTOR_BYTES = TILE * FACTOR_BYTES
+K_AT = QUERIES_AT + STAGES * STEP_QUERY_BYTES
+V_AT = K_AT + STAGES * OPERAND_BYTES
+RAW_AT = V_AT + STAGES * OPERAND_BYTES
+
+
+@dataclass(frozen=True)
+class Config:
+    """One kernel of the op for caches of a format."""
+
+    kv_format: str
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}_{self.kv_format}"
+
+    @property
+    def mma(self) -> str:
+        """Type of the operands of matrix products."""
+        return "bf16" if self.kv_format == "bf16" else "f16"
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a token of K, or of V."""
+        return ROW_BYTES[self.kv_format]
+
+    @property
+    def slot_bytes(self) -> int:
+        """Raw bytes of K or V of 32 tokens; bf16 needs no unpacking and goes to its place at once."""
+        return 0 if self.kv_format == "bf16" else 32 * (self.row_bytes + SCALE_BYTES[self.kv_format])
+
+
+def shared_memory(config: Config) -> int:
+    """Of the kernel that multiplies."""
+    return RAW_AT + PRODUCERS // 32 * 2 * config.slot_bytes
+
+
+def supports(config: object, platform: Platform) -> Iterable[Refusal]:
+    return ()

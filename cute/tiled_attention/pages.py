@@ -1,0 +1,127 @@
+"""K and V of pages, from raw bytes in global memory to 16-bit operands in shared memory. Four warps, 32 tokens each.
+
+Lane 8 c + t of a warp takes a share of rows t, t + 8, t + 16, t + 24 of its warp: eight lanes that store together then
+fill different banks. A lane reads what it copied itself; only NVFP4 scales were copied by neighbours in its warp.
+
+NVFP4 and FP8 become FP16 exactly, NVFP4 times 2^-14 and with dims 0, 4, 1, 5, 2, 6, 3, 7 of every eight in this order.
+Values of V that are not finite are replaced, for a weight of zero would not hide them from rows that do not see them;
+`bad` tells of them, and rows that see them are put right by msa_ops.cute.tiled_attention.nonfinite.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint32
+from msa_ops.cute.common import async_copy, memory
+from msa_ops.cute.common import half_pairs as half
+from msa_ops.cute.common.asm import asm, select
+from msa_ops.cute.tiled_attention.layout import PAGE
+
+LEAST_E4M3_PAIR = 0xDF00DF00
+"""-448 twice, in FP16."""
+LARGEST_BF16_PAIR = 0x7F7F7F7F
+
+
+def _max_f16x2(a: Uint32, b: Uint32) -> Uint32:
+    """The number if one operand is NaN."""
+    return asm("max.f16x2 $0, $1, $2;", [Uint32], [a, b], pure=True)
+
+
+def _finite_bf16x2(pair: Uint32) -> Uint32:
+    """NaN and infinities replaced by large numbers."""
+    return asm(
+        "{ .reg .b32 t; max.bf16x2 t, $1, $2; min.bf16x2 $0, t, $3; }",
+        [Uint32],
+        [pair, Uint32(LARGEST_BF16_PAIR | 0x80008000), Uint32(LARGEST_BF16_PAIR)],
+        pure=True,
+    )
+
+
+def unit_at(panels: Int32, rows: int, row: Int32, unit) -> Int32:
+    """Address of 8 numbers, 16 bytes, of a row of an operand of `rows` rows."""
+    panel = unit // 8 * (rows * 128)
+    return panels + panel + row * 128 + (((unit % 8) ^ (row % 8)) * 16)
+
+
+@cute.jit
+def copy_raw(
+    config: cutlass.Constexpr, source: Int64, scales: Int64, token_stride: Int32, slot: Int32, warp: Int32, lane: Int32
+):
+    """Starts the copies of a warp's 32 tokens to its slot, for bf16 to the operand itself."""
+    column = lane // 8
+    for i in cutlass.range_constexpr(4):
+        token = 32 * warp + 8 * i + lane % 8
+        row = source + Int64(token * token_stride)
+        for part in cutlass.range_constexpr(config.row_bytes // 64):
+            unit = column + 4 * part
+            if cutlass.const_expr(config.kv_format == "bf16"):
+                async_copy.copy_16(unit_at(slot, PAGE, token, unit), row + Int64(16 * unit))
+            else:
+                async_copy.copy_16(
+                    slot + ((i * (config.row_bytes // 64) + part) * 32 + lane) * 16, row + Int64(16 * unit)
+                )
+    if cutlass.const_expr(config.kv_format == "nvfp4"):
+        if lane < 16:
+            async_copy.copy_16(slot + 2048 + lane * 16, scales + Int64(32 * 8) * Int64(warp) + Int64(16 * lane))
+
+
+@cute.jit
+def unpack(
+    config: cutlass.Constexpr,
+    values: cutlass.Constexpr,
+    slot: Int32,
+    operand: Int32,
+    warp: Int32,
+    lane: Int32,
+    seen: Int32,
+) -> Uint32:
+    """Turns a warp's 32 tokens into a part of the operand; tokens from `seen` on become zero if they are `values`.
+
+    Returns bits that are not all zero if a value was not finite.
+    """
+    column = lane // 8
+    bad = Uint32(0)
+    for i in cutlass.range_constexpr(4):
+        token = 32 * warp + 8 * i + lane % 8
+        if cutlass.const_expr(config.kv_format == "nvfp4"):
+            words = memory.load_shared_128(slot + (i * 32 + lane) * 16)
+            scale = memory.load_shared_16(slot + 2048 + (8 * i + lane % 8) * 8 + column * 2)
+            if cutlass.const_expr(values):
+                scale = select(token < seen, scale, Uint32(0))
+                bad = bad | (((scale & Uint32(0x7F7F)) + Uint32(0x0101)) & Uint32(0x8080))
+            scales = half.e4m3x2_to_f16x2(scale)
+            if cutlass.const_expr(values):
+                scales = _max_f16x2(scales, Uint32(LEAST_E4M3_PAIR))
+            both = [half.both_low(scales), half.both_high(scales)]
+            for k in cutlass.range_constexpr(4):
+                pairs = [half.mul_f16x2(pair, both[k // 2]) for pair in half.e2m1x8_to_f16x2(words[k])]
+                memory.store_shared_128(unit_at(operand, PAGE, token, 4 * column + k), *pairs)
+        elif cutlass.const_expr(config.kv_format == "fp8"):
+            for part in cutlass.range_constexpr(2):
+                words = memory.load_shared_128(slot + ((i * 2 + part) * 32 + lane) * 16)
+                if cutlass.const_expr(values):
+                    words = [select(token < seen, word, Uint32(0)) for word in words]
+                    for word in words:
+                        bad = bad | (((word & Uint32(0x7F7F7F7F)) + Uint32(0x01010101)) & Uint32(0x80808080))
+                for k in cutlass.range_constexpr(2):
+                    pairs = [*half.e4m3x4_to_f16x2(words[2 * k]), *half.e4m3x4_to_f16x2(words[2 * k + 1])]
+                    if cutlass.const_expr(values):
+                        pairs = [_max_f16x2(pair, Uint32(LEAST_E4M3_PAIR)) for pair in pairs]
+                    memory.store_shared_128(unit_at(operand, PAGE, token, 2 * column + 8 * part + k), *pairs)
+        elif cutlass.const_expr(values):
+            for part in cutlass.range_constexpr(4):
+                place = unit_at(operand, PAGE, token, column + 4 * part)
+                words = [select(token < seen, word, Uint32(0)) for word in memory.load_shared_128(place)]
+                for word in words:
+                    bad = bad | (((word & Uint32(0x7FFF7FFF)) + Uint32(0x00800080)) & Uint32(0x80008000))
+                memory.store_shared_128(place, *[_finite_bf16x2(word) for word in words])
+    return bad
+
+
+@cute.jit
+def clear(operand: Int32, warp: Int32, lane: Int32):
+    """Makes a warp's 32 tokens of an operand zero."""
+    zero = Uint32(0)
+    for i in cutlass.range_constexpr(16):
+        memory.store_shared_128(
+            unit_at(operand, PAGE, 32 * warp + 8 * (i // 4) + lane % 8, lane // 8 + 4 * (i % 4)), zero, zero, zero, zero
+        )

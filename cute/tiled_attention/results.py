@@ -1,0 +1,102 @@
+"""Sums of a warp's 16 rows to memory: as results, or as one of several parts of them."""
+
+import math
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int32, Int64
+from msa_ops.cute.common import half_pairs as half
+from msa_ops.cute.common import memory
+from msa_ops.cute.common.asm import asm, select
+
+INFINITY = float("inf")
+
+
+def _normalised(value: Float32, total: Float32, factor: Float32) -> Float32:
+    return select(total == Float32(0.0), Float32(0.0), value * factor)
+
+
+def log_sum(most: Float32, total: Float32) -> Float32:
+    value = (half.log2(total) + most) * Float32(math.log(2.0))
+    return select(total == Float32(0.0), Float32(-INFINITY), value)
+
+
+@cute.jit
+def whole_weight(weight: cute.Tensor):
+    """Adds up what the four lanes of a row hold."""
+    for i in cutlass.range_constexpr(2):
+        for offset in cutlass.range_constexpr(1, 3):
+            weight[i] = weight[i] + cute.arch.shuffle_sync_bfly(weight[i], offset=offset)
+
+
+@cute.jit
+def write_rows(
+    config: cutlass.Constexpr,
+    staging: Int32,
+    lane: Int32,
+    sums: cute.Tensor,
+    top: cute.Tensor,
+    weight: cute.Tensor,
+    scale: Float32,
+    out: Int64,
+    lse: Int64,
+    rows: Int32,
+):
+    """bf16 rows and their lse. out, lse: of row 0. staging: 4,096 bytes of the warp alone."""
+    column = lane % 4
+    for i in cutlass.range_constexpr(2):
+        row = lane // 4 + 8 * i
+        factor = scale / weight[i]
+        for j in cutlass.range_constexpr(16):
+            pair = [_normalised(sums[4 * j + 2 * i + k], weight[i], factor) for k in range(2)]
+            place = 2 * column
+            if cutlass.const_expr(config.kv_format == "nvfp4"):
+                # Dims c and c + 4 of eight: an even lane gives the second for its neighbour's first.
+                odd = column % 2 == 1
+                got = cute.arch.shuffle_sync_bfly(select(odd, pair[0], pair[1]), offset=1)
+                pair = [select(odd, got, pair[0]), select(odd, pair[1], got)]
+                place = select(odd, column + 3, column)
+            # Units of 16 bytes are permuted by the row, so that rows fill different banks.
+            at = staging + row * 256 + ((Int32(j) ^ (row % 8)) * 16) + place * 2
+            asm("st.shared.b32 [$0], $1;", [], [at, half.pack_bf16x2(pair[0], pair[1])])
+        if Boolean(column == 0) & Boolean(row < rows):
+            memory.store_global_f32(lse + Int64(4 * row), log_sum(top[i], weight[i]))
+    cute.arch.sync_warp()
+    for turn in cutlass.range_constexpr(8):
+        row = 2 * turn + lane // 16
+        unit = lane % 16
+        words = memory.load_shared_128(staging + row * 256 + ((unit ^ (row % 8)) * 16))
+        if row < rows:
+            memory.store_global_128(out + Int64(row * 256 + unit * 16), *words)
+
+
+@cute.jit
+def write_part(
+    config: cutlass.Constexpr,
+    lane: Int32,
+    sums: cute.Tensor,
+    top: cute.Tensor,
+    weight: cute.Tensor,
+    out: Int64,
+    lse: Int64,
+    rows: Int32,
+):
+    """Normalised rows in the type of the products, without v_scale, and base-2 logarithms of their weight, for a merge.
+
+    out: address of 16 rows of 256 bytes, lse: of 16 numbers. In a row, bytes 64 u + 16 c to + 15 are what lane c of 4
+    holds of columns 32 u to 32 u + 31: that lane writes them at once, and a merge may read them in any order.
+    """
+    for i in cutlass.range_constexpr(2):
+        row = lane // 4 + 8 * i
+        if row < rows:
+            factor = select(weight[i] == Float32(0.0), Float32(0.0), Float32(1.0) / weight[i])
+            for u in cutlass.range_constexpr(4):
+                words = []
+                for j in cutlass.range_constexpr(4 * u, 4 * u + 4):
+                    pair = [sums[4 * j + 2 * i + k] * factor for k in range(2)]
+                    pack = half.pack_bf16x2 if config.mma == "bf16" else half.pack_f16x2
+                    words.append(pack(pair[0], pair[1]))
+                memory.store_global_128(out + Int64(row * 256 + 64 * u + lane % 4 * 16), *words)
+            if lane % 4 == 0:
+                value = select(weight[i] == Float32(0.0), Float32(-INFINITY), half.log2(weight[i]) + top[i])
+                memory.store_global_f32(lse + Int64(row) * 4, value)

@@ -1,0 +1,523 @@
+"""Fourth step of sparse_attention block by block: every block of the cache with all query tokens that chose it.
+
+Thread blocks take items in turn: a page and up to 32 pairs. Four warps turn the page into 16-bit operands; the first
+of them also brings the rows of q of 8 pairs at a time by bulk copies. Two warpgroups multiply, each 4 pairs with 16
+query heads, a warp a pair. A pair's softmax is over this page alone, so nothing is carried from step to step; its
+normalised result goes to memory, to be merged with those of the token's other pairs.
+"""
+
+import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int32, Int64, Uint8, Uint32
+from cutlass.cute.runtime import make_fake_stream, make_ptr
+from msa_ops.cute.common import async_copy, bulk_copy, memory
+from msa_ops.cute.common import warpgroup_mma as mma
+from msa_ops.cute.common.asm import select
+from msa_ops.cute.tiled_attention import nonfinite, pages, results, softmax
+from msa_ops.cute.tiled_attention.by_block_layout import (
+    FACTOR_BYTES,
+    FACTORS_AT,
+    ITEM_BYTES,
+    K_AT,
+    QUERIES_AT,
+    QUERY_ROW_BYTES,
+    RAW_AT,
+    RECORDS_AT,
+    STEP_FACTOR_BYTES,
+    STEP_QUERY_BYTES,
+    TILE,
+    V_AT,
+    Config,
+    shared_memory,
+)
+from msa_ops.cute.tiled_attention.layout import (
+    OPERAND_BYTES,
+    PAGE,
+    PART_BYTES,
+    PART_LSE_BYTES,
+    PRODUCERS,
+    QUERY_BYTES,
+    STAGES,
+)
+from msa_ops.cute.tiled_attention.sm90_blocks_configs import ARGUMENTS
+
+# Barriers of stage s, at these addresses + 8 s.
+K_FULL, K_FREE, V_FULL, V_FREE, Q_FULL, Q_FREE = 0, 16, 32, 48, 64, 80
+EVICT_NORMAL = 0x1000000000000000
+PANEL_BYTES = QUERY_ROW_BYTES // 2
+
+
+class Blocks:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @cute.jit
+    def __call__(
+        self,
+        kv_cache: cute.Pointer,
+        counters: cute.Pointer,
+        items: cute.Pointer,
+        listed: cute.Pointer,
+        queries: cute.Pointer,
+        factors: cute.Pointer,
+        parts: cute.Pointer,
+        logs: cute.Pointer,
+        page_stride: Int64,
+        num_kv_heads: Int32,
+        head_begin: Int32,
+        group: Int32,
+        topk: Int32,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+        k_scale_offset: Int32,
+        v_offset: Int32,
+        v_scale_offset: Int32,
+        blocks: Int32,
+        stream: cuda.CUstream,
+    ):
+        """What these are: msa_ops.cute.tiled_attention.by_block_layout; of the cache: layout. blocks: thread blocks."""
+        self.kernel(
+            kv_cache,
+            counters,
+            items,
+            listed,
+            queries,
+            factors,
+            parts,
+            logs,
+            page_stride,
+            num_kv_heads,
+            head_begin,
+            group,
+            topk,
+            token_stride,
+            head_stride,
+            scale_head_stride,
+            k_scale_offset,
+            v_offset,
+            v_scale_offset,
+            blocks,
+        ).launch(
+            grid=(blocks, 1, 1),
+            block=(3 * 128, 1, 1),
+            smem=shared_memory(self.config),
+            min_blocks_per_mp=1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        kv_cache: cute.Pointer,
+        counters: cute.Pointer,
+        items: cute.Pointer,
+        listed: cute.Pointer,
+        queries: cute.Pointer,
+        factors: cute.Pointer,
+        parts: cute.Pointer,
+        logs: cute.Pointer,
+        page_stride: Int64,
+        num_kv_heads: Int32,
+        head_begin: Int32,
+        group: Int32,
+        topk: Int32,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+        k_scale_offset: Int32,
+        v_offset: Int32,
+        v_scale_offset: Int32,
+        blocks: Int32,
+    ):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        warp = cute.arch.make_warp_uniform(thread // 32)
+        lane = thread % 32
+        shared = cute.arch.get_dyn_smem(Uint8, alignment=1024).toint()
+        if (warp == 0) & (lane == 0):
+            for stage in cutlass.range_constexpr(STAGES):
+                bulk_copy.barrier_init(shared + K_FULL + 8 * stage, PRODUCERS // 32)
+                bulk_copy.barrier_init(shared + V_FULL + 8 * stage, PRODUCERS // 32)
+                bulk_copy.barrier_init(shared + Q_FULL + 8 * stage, 1)
+                bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 8)
+                bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 8)
+                bulk_copy.barrier_init(shared + Q_FREE + 8 * stage, 8)
+            bulk_copy.barrier_init_fence()
+        number = memory.load_global_i32(counters.toint())
+        mine = cutlass.max(number - block + blocks - 1, 0) // blocks
+        cute.arch.barrier()
+        k = kv_cache.toint() + Int64(head_begin) * Int64(head_stride)
+        v = k + Int64(v_offset)
+        scales = kv_cache.toint() + Int64(head_begin) * Int64(scale_head_stride)
+        k_scales = scales + Int64(k_scale_offset)
+        v_scales = scales + Int64(v_scale_offset)
+        if warp < PRODUCERS // 32:
+            self.produce(
+                shared,
+                warp,
+                lane,
+                mine,
+                block,
+                blocks,
+                items.toint(),
+                listed.toint(),
+                queries.toint(),
+                factors.toint(),
+                topk,
+                k,
+                v,
+                k_scales,
+                v_scales,
+                page_stride,
+                token_stride,
+                head_stride,
+                scale_head_stride,
+            )
+        else:
+            self.consume(
+                shared,
+                warp - PRODUCERS // 32,
+                lane,
+                mine,
+                block,
+                blocks,
+                items.toint(),
+                listed.toint(),
+                parts.toint(),
+                logs.toint(),
+                topk,
+                num_kv_heads,
+                group,
+                v,
+                v_scales,
+                page_stride,
+                token_stride,
+                head_stride,
+                scale_head_stride,
+            )
+
+    @cute.jit
+    def copy(
+        self,
+        target: Int32,
+        exists: Boolean,
+        page: Int32,
+        head: Int32,
+        source: Int64,
+        scales: Int64,
+        page_stride: Int64,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+        warp: Int32,
+        lane: Int32,
+    ):
+        """Starts a group of copies, empty if the item does not exist. source, scales: in page 0, of the first head."""
+        if exists:
+            offset = Int64(page) * page_stride
+            pages.copy_raw(
+                self.config,
+                source + offset + Int64(head) * Int64(head_stride),
+                scales + offset + Int64(head) * Int64(scale_head_stride),
+                token_stride,
+                target,
+                warp,
+                lane,
+            )
+        async_copy.commit()
+
+    @cute.jit
+    def produce(
+        self,
+        shared: Int32,
+        warp: Int32,
+        lane: Int32,
+        mine: Int32,
+        block: Int32,
+        blocks: Int32,
+        items: Int64,
+        listed: Int64,
+        queries: Int64,
+        factors: Int64,
+        topk: Int32,
+        k: Int64,
+        v: Int64,
+        k_scales: Int64,
+        v_scales: Int64,
+        page_stride: Int64,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+    ):
+        """One of the four warps that bring pages in; 32 tokens of each are its."""
+        config = self.config
+        raw = shared + RAW_AT + warp * (2 * config.slot_bytes)
+        at = items + Int64(block) * ITEM_BYTES
+        step_of_items = Int64(blocks) * ITEM_BYTES
+        record = memory.load_global_128_if(at, Int32(mine > 0))
+        page, head = Int32(record[0]), Int32(record[1])
+        record = memory.load_global_128_if(at + Int64(16), Int32(mine > 0))
+        start, count, written = Int32(record[0]), Int32(record[1]), Int32(record[2])
+        step = Int32(0)
+        for values in cutlass.range_constexpr(2 if config.slot_bytes > 0 else 1):
+            self.copy(
+                raw + values * config.slot_bytes if config.slot_bytes > 0 else shared + K_AT,
+                mine > 0,
+                page,
+                head,
+                v if values else k,
+                v_scales if values else k_scales,
+                page_stride,
+                token_stride,
+                head_stride,
+                scale_head_stride,
+                warp,
+                lane,
+            )
+        for item in cutlass.range(mine, unroll=1):
+            stage = item % 2
+            free = item // 2 % 2 ^ 1
+            at = at + step_of_items
+            more = item + 1 < mine
+            record = memory.load_global_128_if(at, Int32(more))
+            next_page, next_head = Int32(record[0]), Int32(record[1])
+            record = memory.load_global_128_if(at + Int64(16), Int32(more))
+            next_start, next_count, next_written = Int32(record[0]), Int32(record[1]), Int32(record[2])
+            pair = Int32(0)
+            if warp == 0:
+                pair = memory.load_global_i32(listed + Int64(start + cutlass.min(lane, count - 1)) * 4)
+            for values in cutlass.range_constexpr(2):
+                operand = shared + (V_AT if values else K_AT) + stage * OPERAND_BYTES
+                slot = raw + values * config.slot_bytes
+                if cutlass.const_expr(config.slot_bytes > 0):
+                    async_copy.wait(1)
+                    cute.arch.sync_warp()
+                    bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
+                else:
+                    # The next copy starts before this one is waited for.
+                    if cutlass.const_expr(not values):
+                        bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
+                        self.copy(
+                            shared + V_AT + stage * OPERAND_BYTES,
+                            Boolean(True),
+                            page,
+                            head,
+                            v,
+                            v_scales,
+                            page_stride,
+                            token_stride,
+                            head_stride,
+                            scale_head_stride,
+                            warp,
+                            lane,
+                        )
+                    else:
+                        if more:
+                            bulk_copy.barrier_wait(shared + K_FREE + 8 * (stage ^ 1), (item + 1) // 2 % 2 ^ 1)
+                        self.copy(
+                            shared + K_AT + (stage ^ 1) * OPERAND_BYTES,
+                            more,
+                            next_page,
+                            next_head,
+                            k,
+                            k_scales,
+                            page_stride,
+                            token_stride,
+                            head_stride,
+                            scale_head_stride,
+                            warp,
+                            lane,
+                        )
+                    async_copy.wait(1)
+                    cute.arch.sync_warp()
+                bad = pages.unpack(config, bool(values), slot, operand, warp, lane, written)
+                bulk_copy.order_before_copies()
+                if cutlass.const_expr(values):
+                    damaged = cute.arch.vote_any_sync(bad != Uint32(0))
+                    if lane == 0:
+                        flag = shared + RECORDS_AT + stage * 16 + 4 * warp
+                        memory.store_shared_i32(flag, select(damaged, Int32(1), Int32(0)))
+                cute.arch.sync_warp()
+                if lane == 0:
+                    bulk_copy.barrier_arrive(shared + (V_FULL if values else K_FULL) + 8 * stage)
+                if cutlass.const_expr(config.slot_bytes > 0):
+                    self.copy(
+                        slot,
+                        more,
+                        next_page,
+                        next_head,
+                        v if values else k,
+                        v_scales if values else k_scales,
+                        page_stride,
+                        token_stride,
+                        head_stride,
+                        scale_head_stride,
+                        warp,
+                        lane,
+                    )
+            if warp == 0:
+                for part in cutlass.range((count + TILE - 1) // TILE, unroll=1):
+                    self.bring_queries(shared, lane, step + part, part, pair, queries, factors, topk)
+                step = step + (count + TILE - 1) // TILE
+            page = next_page
+            head = next_head
+            start = next_start
+            count = next_count
+            written = next_written
+        async_copy.wait(0)
+
+    @cute.jit
+    def bring_queries(
+        self,
+        shared: Int32,
+        lane: Int32,
+        step: Int32,
+        part: Int32,
+        pair: Int32,
+        queries: Int64,
+        factors: Int64,
+        topk: Int32,
+    ):
+        """Starts the copies of rows of q of 8 pairs; `pair` of lane i is the i-th of the item, or its last."""
+        stage = step % 2
+        full = shared + Q_FULL + 8 * stage
+        row = cute.arch.shuffle_sync(pair, part * TILE + lane % TILE) // topk
+        bulk_copy.barrier_wait(shared + Q_FREE + 8 * stage, step // 2 % 2 ^ 1)
+        if lane == 0:
+            bulk_copy.barrier_expect(full, Int32(STEP_QUERY_BYTES + STEP_FACTOR_BYTES))
+        cute.arch.sync_warp()
+        if lane < TILE:
+            target = shared + QUERIES_AT + stage * STEP_QUERY_BYTES + lane // 4 * QUERY_BYTES + lane % 4 * PANEL_BYTES
+            source = queries + Int64(row) * QUERY_ROW_BYTES
+            policy = Int64(EVICT_NORMAL)
+            for panel in cutlass.range_constexpr(2):
+                bulk_copy.bulk_load(
+                    target + panel * (QUERY_BYTES // 2),
+                    source + Int64(panel * PANEL_BYTES),
+                    Int32(PANEL_BYTES),
+                    full,
+                    policy,
+                )
+            target = shared + FACTORS_AT + stage * STEP_FACTOR_BYTES + lane * FACTOR_BYTES
+            bulk_copy.bulk_load(target, factors + Int64(row) * FACTOR_BYTES, Int32(FACTOR_BYTES), full, policy)
+
+    @cute.jit
+    def consume(
+        self,
+        shared: Int32,
+        slot: Int32,
+        lane: Int32,
+        mine: Int32,
+        block: Int32,
+        blocks: Int32,
+        items: Int64,
+        listed: Int64,
+        parts: Int64,
+        logs: Int64,
+        topk: Int32,
+        num_kv_heads: Int32,
+        group: Int32,
+        v: Int64,
+        v_scales: Int64,
+        page_stride: Int64,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+    ):
+        """A warp of a warpgroup that multiplies; of every 8 pairs, number `slot` is its."""
+        config = self.config
+        scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
+        words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+        top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        step = Int32(0)
+        for item in cutlass.range(mine, unroll=1):
+            stage = item % 2
+            parity = item // 2 % 2
+            at = items + Int64(block + item * blocks) * ITEM_BYTES
+            page, head, chosen, base = memory.load_global_128_if(at, Int32(1))
+            start, count, _, _ = memory.load_global_128_if(at + Int64(16), Int32(1))
+            bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, parity)
+            flags = Uint32(0)
+            steps = (Int32(count) + TILE - 1) // TILE
+            for part in cutlass.range(steps, unroll=1):
+                place = part * TILE + slot
+                exists = place < Int32(count)
+                pair = memory.load_global_i32(listed + Int64(Int32(start) + cutlass.min(place, Int32(count) - 1)) * 4)
+                of_step = step % 2
+                bulk_copy.barrier_wait(shared + Q_FULL + 8 * of_step, step // 2 % 2)
+                row_factors = shared + FACTORS_AT + of_step * STEP_FACTOR_BYTES + slot * FACTOR_BYTES + lane // 4 * 4
+                of_rows = [memory.load_shared_f32(row_factors + 32 * i) for i in range(2)]
+                q_operand = shared + QUERIES_AT + of_step * STEP_QUERY_BYTES + slot // 4 * QUERY_BYTES
+                k_operand = shared + K_AT + stage * OPERAND_BYTES
+                found = mma.start_product(config.mma, mma.along_rows(q_operand), mma.along_rows(k_operand), 64, PAGE)
+                found = mma.finish(found)
+                for i in cutlass.range_constexpr(mma.SUMS):
+                    scores[i] = found[i]
+                cute.arch.sync_warp()
+                if lane == 0:
+                    bulk_copy.barrier_arrive(shared + Q_FREE + 8 * of_step)
+                    if part + 1 == steps:
+                        bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
+                token = pair // topk // num_kv_heads
+                visible = Int32(base) + token + 1 - Int32(chosen) * PAGE
+                softmax.hide(scores, lane, visible)
+                softmax.weigh_once(config, scores, of_rows, top, weight, words)
+                if part == 0:
+                    bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, parity)
+                    of_warps = memory.load_shared_128(shared + RECORDS_AT + stage * 16)
+                    flags = of_warps[0] | of_warps[1] | of_warps[2] | of_warps[3]
+                found = mma.start_product_of_registers(
+                    config.mma,
+                    None,
+                    [words[i] for i in range(mma.SUMS // 2)],
+                    mma.across_rows(shared + V_AT + stage * OPERAND_BYTES, PAGE),
+                )
+                found = mma.finish(found)
+                for i in cutlass.range_constexpr(mma.SUMS):
+                    scores[i] = found[i]
+                if Boolean(part + 1 == steps) & Boolean(lane == 0):
+                    bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
+                if flags != Uint32(0):
+                    if visible > 0:
+                        offset = Int64(Int32(page)) * page_stride
+                        nonfinite.add_nonfinite(
+                            config,
+                            v + offset + Int64(Int32(head)) * Int64(head_stride),
+                            v_scales + offset + Int64(Int32(head)) * Int64(scale_head_stride),
+                            token_stride,
+                            lane,
+                            cutlass.min(visible, PAGE),
+                            scores,
+                        )
+                results.whole_weight(weight)
+                results.write_part(
+                    config,
+                    lane,
+                    scores,
+                    top,
+                    weight,
+                    parts + Int64(pair) * PART_BYTES,
+                    logs + Int64(pair) * PART_LSE_BYTES,
+                    select(exists, group, Int32(0)),
+                )
+                step = step + 1
+
+
+def trace(config: Config):
+    """The launcher and what to trace it with."""
+    gmem = cute.AddressSpace.gmem
+
+    def pointer(dtype, align):
+        return make_ptr(dtype, 16, gmem, assumed_align=align)
+
+    values = {
+        **{name: pointer(Uint8, 16) for name in ("kv_cache", "queries", "parts", "items")},
+        **{name: pointer(Int32, 4) for name in ("counters", "listed")},
+        **{name: pointer(Float32, 4) for name in ("factors", "logs")},
+        "page_stride": Int64(0),
+    }
+    arguments = [values.get(name, Int32(0)) for name in ARGUMENTS]
+    return Blocks(config), (*arguments, make_fake_stream())

@@ -1,0 +1,61 @@
+"""First step of sparse_attention block by block on Hopper."""
+
+from __future__ import annotations
+
+from msa_ops.cute.tiled_attention.by_block_layout import Config, supports
+from msa_ops.cute.tiled_attention.layout import MAX_BLOCKS
+
+from msa_ops.build.unit import Family
+
+# Shared memory, behind the header of the tile: blocks that the tokens chose; valid ids; a byte for each block.
+UNIQUE_AT = 96
+VALID_AT = 100
+SCRATCH_AT = 128
+
+ARGUMENTS = (
+    "q",
+    "block_ids",
+    "block_table",
+    "seq_lens",
+    "cu_seqlens_q",
+    "k_scale",
+    "counts",
+    "ways",
+    "keys",
+    "ranks",
+    "queries",
+    "factors",
+    "logs",
+    "q_token_stride",
+    "q_head_stride",
+    "ids_token_stride",
+    "ids_head_stride",
+    "table_stride",
+    "tokens",
+    "batch",
+    "num_kv_heads",
+    "head_begin",
+    "all_kv_heads",
+    "group",
+    "topk",
+    "num_pages",
+    "max_blocks",
+    "tiles",
+    "pairs_of_a_block",
+    "softmax_scale",
+)
+
+
+def shared_memory(config: Config) -> int:
+    return SCRATCH_AT + MAX_BLOCKS
+
+
+FAMILY = Family(
+    op="sparse_attention",
+    module="msa_ops.cute.tiled_attention.sm90_prepare",
+    archs=("sm_90a",),
+    arguments=ARGUMENTS,
+    configs=tuple(Config(kv_format, "prepare") for kv_format in ("nvfp4", "fp8", "bf16")),
+    supports=supports,
+    shared_memory=shared_memory,
+)
