@@ -46,6 +46,7 @@ FACTOR_BYTES = 64
 # V; raw bytes of pages.
 RECORDS_AT = 128
 FACTORS_AT = 256
+RAW_BARRIERS_AT = 1280
 QUERIES_AT = 2048
 STEP_QUERY_BYTES = 2 * QUERY_BYTES
 STEP_FACTOR_BYTES = TILE * FACTOR_BYTES
@@ -56,14 +57,13 @@ RAW_AT = V_AT + STAGES * OPERAND_BYTES
 
 @dataclass(frozen=True)
 class Config:
-    """One kernel of the op for caches of a format."""
+    """The kernel that multiplies, for caches of a format."""
 
     kv_format: str
-    kind: str
 
     @property
     def name(self) -> str:
-        return f"{self.kind}_{self.kv_format}"
+        return f"blocks_{self.kv_format}"
 
     @property
     def mma(self) -> str:
@@ -77,7 +77,7 @@ class Config:
 
     @property
     def slot_bytes(self) -> int:
-        """Raw bytes of K or V of 32 tokens; bf16 needs no unpacking and goes to its place at once."""
+        """Raw bytes of K or V of 32 tokens; bf16 goes to its place at once."""
         return 0 if self.kv_format == "bf16" else 32 * (self.row_bytes + SCALE_BYTES[self.kv_format])
 
 

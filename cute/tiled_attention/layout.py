@@ -34,13 +34,14 @@ WHOLE, IN_PARTS = 1, 2
 """How the tokens of a tile of sparse_attention are worked on: over the tile's blocks, or block by block."""
 
 # Shared memory: barriers; what the tile is; for each stage what the page is; counts of warps; factors of rows; chosen
-# blocks; queries; K; V; raw bytes of pages.
+# blocks; barriers of raw bytes; queries; K; V; raw bytes of pages.
 HEADER_AT = 64
 RECORDS_AT = 128
 RECORD_BYTES = 32
 COUNTS_AT = 192
 FACTORS_AT = 256
 LIST_AT = 768
+RAW_BARRIERS_AT = 2816
 QUERIES_AT = 3072
 
 
@@ -82,7 +83,7 @@ class Config:
 
     @property
     def slot_bytes(self) -> int:
-        """Raw bytes of K or V of 32 tokens; bf16 needs no unpacking and goes to its place at once."""
+        """Raw bytes of K or V of 32 tokens; bf16 goes to its place at once."""
         return 0 if self.kv_format == "bf16" else 32 * (self.row_bytes + self.scale_bytes)
 
     @property

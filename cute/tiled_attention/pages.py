@@ -1,7 +1,7 @@
 """K and V of pages, from raw bytes in global memory to 16-bit operands in shared memory. Four warps, 32 tokens each.
 
-Lane 8 c + t of a warp takes a share of rows t, t + 8, t + 16, t + 24 of its warp: eight lanes that store together then
-fill different banks. A lane reads what it copied itself; only NVFP4 scales were copied by neighbours in its warp.
+NVFP4 and FP8 arrive raw by bulk copies, in slots of each warp alone. bf16 goes to its place by copies of the threads;
+they must not have others under way when they order these before the products: that waits for all of them.
 
 NVFP4 and FP8 become FP16 exactly, NVFP4 times 2^-14 and with dims 0, 4, 1, 5, 2, 6, 3, 7 of every eight in this order.
 Values of V that are not finite are replaced, for a weight of zero would not hide them from rows that do not see them;
@@ -11,13 +11,15 @@ Values of V that are not finite are replaced, for a weight of zero would not hid
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
-from msa_ops.cute.common import async_copy, memory
+from msa_ops.cute.common import async_copy, bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common.asm import asm, select
 from msa_ops.cute.tiled_attention.layout import PAGE
 
 LEAST_E4M3_PAIR = 0xDF00DF00
 """-448 twice, in FP16."""
+EVICT_NORMAL = 0x1000000000000000
+"""Cache policy as createpolicy makes it."""
 LARGEST_BF16_PAIR = 0x7F7F7F7F
 
 
@@ -43,25 +45,46 @@ def unit_at(panels: Int32, rows: int, row: Int32, unit) -> Int32:
 
 
 @cute.jit
-def copy_raw(
-    config: cutlass.Constexpr, source: Int64, scales: Int64, token_stride: Int32, slot: Int32, warp: Int32, lane: Int32
+def start_raw(
+    config: cutlass.Constexpr,
+    exists: cutlass.Boolean,
+    source: Int64,
+    scales: Int64,
+    token_stride: Int32,
+    slot: Int32,
+    barrier: Int32,
+    warp: Int32,
+    lane: Int32,
 ):
-    """Starts the copies of a warp's 32 tokens to its slot, for bf16 to the operand itself."""
-    column = lane // 8
+    """Starts the copies of a warp's 32 tokens to its slot; without a page the barrier only goes on."""
+    policy = Int64(EVICT_NORMAL)
+    rows = source + Int64(32 * warp * token_stride)
+    together = token_stride == config.row_bytes
+    if exists:
+        if lane == 0:
+            bulk_copy.barrier_expect(barrier, Int32(config.slot_bytes))
+            if together:
+                bulk_copy.bulk_load(slot, rows, Int32(32 * config.row_bytes), barrier, policy)
+            if cutlass.const_expr(config.kv_format == "nvfp4"):
+                of_warp = scales + Int64(32 * 8) * Int64(warp)
+                bulk_copy.bulk_load(slot + 32 * config.row_bytes, of_warp, Int32(32 * 8), barrier, policy)
+        if not together:
+            cute.arch.sync_warp()
+            row = rows + Int64(lane * token_stride)
+            bulk_copy.bulk_load(slot + lane * config.row_bytes, row, Int32(config.row_bytes), barrier, policy)
+    elif lane == 0:
+        bulk_copy.barrier_arrive(barrier)
+
+
+@cute.jit
+def copy_pairs(source: Int64, token_stride: Int32, operand: Int32, warp: Int32, lane: Int32):
+    """Starts the copies of a warp's 32 tokens of bf16 to the operand, by the threads themselves."""
     for i in cutlass.range_constexpr(4):
         token = 32 * warp + 8 * i + lane % 8
         row = source + Int64(token * token_stride)
-        for part in cutlass.range_constexpr(config.row_bytes // 64):
-            unit = column + 4 * part
-            if cutlass.const_expr(config.kv_format == "bf16"):
-                async_copy.copy_16(unit_at(slot, PAGE, token, unit), row + Int64(16 * unit))
-            else:
-                async_copy.copy_16(
-                    slot + ((i * (config.row_bytes // 64) + part) * 32 + lane) * 16, row + Int64(16 * unit)
-                )
-    if cutlass.const_expr(config.kv_format == "nvfp4"):
-        if lane < 16:
-            async_copy.copy_16(slot + 2048 + lane * 16, scales + Int64(32 * 8) * Int64(warp) + Int64(16 * lane))
+        for part in cutlass.range_constexpr(4):
+            unit = lane // 8 + 4 * part
+            async_copy.copy_16(unit_at(operand, PAGE, token, unit), row + Int64(16 * unit))
 
 
 @cute.jit
@@ -76,45 +99,58 @@ def unpack(
 ) -> Uint32:
     """Turns a warp's 32 tokens into a part of the operand; tokens from `seen` on become zero if they are `values`.
 
-    Returns bits that are not all zero if a value was not finite.
+    Returns bits that are not all zero if a value was not finite. Lanes with the second half of a row take the halves
+    of their 16 bytes the other way round, so that the eight lanes that store together fill different banks.
     """
-    column = lane // 8
     bad = Uint32(0)
-    for i in cutlass.range_constexpr(4):
-        token = 32 * warp + 8 * i + lane % 8
-        if cutlass.const_expr(config.kv_format == "nvfp4"):
-            words = memory.load_shared_128(slot + (i * 32 + lane) * 16)
-            scale = memory.load_shared_16(slot + 2048 + (8 * i + lane % 8) * 8 + column * 2)
+    if cutlass.const_expr(config.kv_format == "nvfp4"):
+        column = lane % 4
+        turned = column >= 2
+        for i in cutlass.range_constexpr(4):
+            of_warp = 8 * i + lane // 4
+            token = 32 * warp + of_warp
+            words = _turned(turned, memory.load_shared_128(slot + (32 * i + lane) * 16))
+            scale = memory.load_shared_16(slot + 2048 + of_warp * 8 + column * 2)
             if cutlass.const_expr(values):
                 scale = select(token < seen, scale, Uint32(0))
                 bad = bad | (((scale & Uint32(0x7F7F)) + Uint32(0x0101)) & Uint32(0x8080))
             scales = half.e4m3x2_to_f16x2(scale)
             if cutlass.const_expr(values):
                 scales = _max_f16x2(scales, Uint32(LEAST_E4M3_PAIR))
-            both = [half.both_low(scales), half.both_high(scales)]
+            low, high = half.both_low(scales), half.both_high(scales)
+            both = [select(turned, high, low), select(turned, low, high)]
             for k in cutlass.range_constexpr(4):
                 pairs = [half.mul_f16x2(pair, both[k // 2]) for pair in half.e2m1x8_to_f16x2(words[k])]
-                memory.store_shared_128(unit_at(operand, PAGE, token, 4 * column + k), *pairs)
-        elif cutlass.const_expr(config.kv_format == "fp8"):
-            for part in cutlass.range_constexpr(2):
-                words = memory.load_shared_128(slot + ((i * 2 + part) * 32 + lane) * 16)
-                if cutlass.const_expr(values):
-                    words = [select(token < seen, word, Uint32(0)) for word in words]
-                    for word in words:
-                        bad = bad | (((word & Uint32(0x7F7F7F7F)) + Uint32(0x01010101)) & Uint32(0x80808080))
-                for k in cutlass.range_constexpr(2):
-                    pairs = [*half.e4m3x4_to_f16x2(words[2 * k]), *half.e4m3x4_to_f16x2(words[2 * k + 1])]
-                    if cutlass.const_expr(values):
-                        pairs = [_max_f16x2(pair, Uint32(LEAST_E4M3_PAIR)) for pair in pairs]
-                    memory.store_shared_128(unit_at(operand, PAGE, token, 2 * column + 8 * part + k), *pairs)
-        elif cutlass.const_expr(values):
-            for part in cutlass.range_constexpr(4):
-                place = unit_at(operand, PAGE, token, column + 4 * part)
-                words = [select(token < seen, word, Uint32(0)) for word in memory.load_shared_128(place)]
+                memory.store_shared_128(unit_at(operand, PAGE, token, 4 * column + (k ^ (column // 2 * 2))), *pairs)
+    elif cutlass.const_expr(config.kv_format == "fp8"):
+        column = lane % 8
+        turned = column >= 4
+        for i in cutlass.range_constexpr(8):
+            token = 32 * warp + 4 * i + lane // 8
+            words = _turned(turned, memory.load_shared_128(slot + (32 * i + lane) * 16))
+            if cutlass.const_expr(values):
+                words = [select(token < seen, word, Uint32(0)) for word in words]
                 for word in words:
-                    bad = bad | (((word & Uint32(0x7FFF7FFF)) + Uint32(0x00800080)) & Uint32(0x80008000))
-                memory.store_shared_128(place, *[_finite_bf16x2(word) for word in words])
+                    bad = bad | (((word & Uint32(0x7F7F7F7F)) + Uint32(0x01010101)) & Uint32(0x80808080))
+            for k in cutlass.range_constexpr(2):
+                pairs = [*half.e4m3x4_to_f16x2(words[2 * k]), *half.e4m3x4_to_f16x2(words[2 * k + 1])]
+                if cutlass.const_expr(values):
+                    pairs = [_max_f16x2(pair, Uint32(LEAST_E4M3_PAIR)) for pair in pairs]
+                memory.store_shared_128(unit_at(operand, PAGE, token, 2 * column + (k ^ (column // 4))), *pairs)
+    elif cutlass.const_expr(values):
+        for i in cutlass.range_constexpr(16):
+            token = 32 * warp + 8 * (i // 4) + lane % 8
+            place = unit_at(operand, PAGE, token, lane // 8 + 4 * (i % 4))
+            words = [select(token < seen, word, Uint32(0)) for word in memory.load_shared_128(place)]
+            for word in words:
+                bad = bad | (((word & Uint32(0x7FFF7FFF)) + Uint32(0x00800080)) & Uint32(0x80008000))
+            memory.store_shared_128(place, *[_finite_bf16x2(word) for word in words])
     return bad
+
+
+def _turned(turned: cutlass.Boolean, words: tuple) -> list:
+    """The two halves of 16 bytes, exchanged if `turned`."""
+    return [select(turned, words[(k + 2) % 4], words[k]) for k in range(4)]
 
 
 @cute.jit

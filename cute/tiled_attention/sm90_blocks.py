@@ -23,6 +23,7 @@ from msa_ops.cute.tiled_attention.by_block_layout import (
     QUERIES_AT,
     QUERY_ROW_BYTES,
     RAW_AT,
+    RAW_BARRIERS_AT,
     RECORDS_AT,
     STEP_FACTOR_BYTES,
     STEP_QUERY_BYTES,
@@ -44,7 +45,6 @@ from msa_ops.cute.tiled_attention.sm90_blocks_configs import ARGUMENTS
 
 # Barriers of stage s, at these addresses + 8 s.
 K_FULL, K_FREE, V_FULL, V_FREE, Q_FULL, Q_FREE = 0, 16, 32, 48, 64, 80
-EVICT_NORMAL = 0x1000000000000000
 PANEL_BYTES = QUERY_ROW_BYTES // 2
 
 
@@ -144,6 +144,8 @@ class Blocks:
                 bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 8)
                 bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 8)
                 bulk_copy.barrier_init(shared + Q_FREE + 8 * stage, 8)
+            for slot in cutlass.range_constexpr(2 * (PRODUCERS // 32)):
+                bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
             bulk_copy.barrier_init_fence()
         number = memory.load_global_i32(counters.toint())
         mine = cutlass.max(number - block + blocks - 1, 0) // blocks
@@ -199,36 +201,6 @@ class Blocks:
             )
 
     @cute.jit
-    def copy(
-        self,
-        target: Int32,
-        exists: Boolean,
-        page: Int32,
-        head: Int32,
-        source: Int64,
-        scales: Int64,
-        page_stride: Int64,
-        token_stride: Int32,
-        head_stride: Int32,
-        scale_head_stride: Int32,
-        warp: Int32,
-        lane: Int32,
-    ):
-        """Starts a group of copies, empty if the item does not exist. source, scales: in page 0, of the first head."""
-        if exists:
-            offset = Int64(page) * page_stride
-            pages.copy_raw(
-                self.config,
-                source + offset + Int64(head) * Int64(head_stride),
-                scales + offset + Int64(head) * Int64(scale_head_stride),
-                token_stride,
-                target,
-                warp,
-                lane,
-            )
-        async_copy.commit()
-
-    @cute.jit
     def produce(
         self,
         shared: Int32,
@@ -254,6 +226,7 @@ class Blocks:
         """One of the four warps that bring pages in; 32 tokens of each are its."""
         config = self.config
         raw = shared + RAW_AT + warp * (2 * config.slot_bytes)
+        raw_barriers = shared + RAW_BARRIERS_AT + warp * 16
         at = items + Int64(block) * ITEM_BYTES
         step_of_items = Int64(blocks) * ITEM_BYTES
         record = memory.load_global_128_if(at, Int32(mine > 0))
@@ -261,21 +234,21 @@ class Blocks:
         record = memory.load_global_128_if(at + Int64(16), Int32(mine > 0))
         start, count, written = Int32(record[0]), Int32(record[1]), Int32(record[2])
         step = Int32(0)
-        for values in cutlass.range_constexpr(2 if config.slot_bytes > 0 else 1):
-            self.copy(
-                raw + values * config.slot_bytes if config.slot_bytes > 0 else shared + K_AT,
-                mine > 0,
-                page,
-                head,
-                v if values else k,
-                v_scales if values else k_scales,
-                page_stride,
-                token_stride,
-                head_stride,
-                scale_head_stride,
-                warp,
-                lane,
-            )
+        if cutlass.const_expr(config.slot_bytes > 0):
+            for values in cutlass.range_constexpr(2):
+                pages.start_raw(
+                    config,
+                    mine > 0,
+                    (v if values else k) + Int64(page) * page_stride + Int64(head) * Int64(head_stride),
+                    (v_scales if values else k_scales)
+                    + Int64(page) * page_stride
+                    + Int64(head) * Int64(scale_head_stride),
+                    token_stride,
+                    raw + values * config.slot_bytes,
+                    raw_barriers + 8 * values,
+                    warp,
+                    lane,
+                )
         for item in cutlass.range(mine, unroll=1):
             stage = item % 2
             free = item // 2 % 2 ^ 1
@@ -288,50 +261,21 @@ class Blocks:
             pair = Int32(0)
             if warp == 0:
                 pair = memory.load_global_i32(listed + Int64(start + cutlass.min(lane, count - 1)) * 4)
+            if cutlass.const_expr(config.slot_bytes == 0):
+                bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
+                bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
+                offset = Int64(page) * page_stride + Int64(head) * Int64(head_stride)
+                place_of_stage = stage * OPERAND_BYTES
+                pages.copy_pairs(k + offset, token_stride, shared + K_AT + place_of_stage, warp, lane)
+                pages.copy_pairs(v + offset, token_stride, shared + V_AT + place_of_stage, warp, lane)
+                async_copy.commit()
+                async_copy.wait(0)
             for values in cutlass.range_constexpr(2):
                 operand = shared + (V_AT if values else K_AT) + stage * OPERAND_BYTES
                 slot = raw + values * config.slot_bytes
                 if cutlass.const_expr(config.slot_bytes > 0):
-                    async_copy.wait(1)
-                    cute.arch.sync_warp()
+                    bulk_copy.barrier_wait(raw_barriers + 8 * values, item % 2)
                     bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
-                else:
-                    # The next copy starts before this one is waited for.
-                    if cutlass.const_expr(not values):
-                        bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
-                        self.copy(
-                            shared + V_AT + stage * OPERAND_BYTES,
-                            Boolean(True),
-                            page,
-                            head,
-                            v,
-                            v_scales,
-                            page_stride,
-                            token_stride,
-                            head_stride,
-                            scale_head_stride,
-                            warp,
-                            lane,
-                        )
-                    else:
-                        if more:
-                            bulk_copy.barrier_wait(shared + K_FREE + 8 * (stage ^ 1), (item + 1) // 2 % 2 ^ 1)
-                        self.copy(
-                            shared + K_AT + (stage ^ 1) * OPERAND_BYTES,
-                            more,
-                            next_page,
-                            next_head,
-                            k,
-                            k_scales,
-                            page_stride,
-                            token_stride,
-                            head_stride,
-                            scale_head_stride,
-                            warp,
-                            lane,
-                        )
-                    async_copy.wait(1)
-                    cute.arch.sync_warp()
                 bad = pages.unpack(config, bool(values), slot, operand, warp, lane, written)
                 bulk_copy.order_before_copies()
                 if cutlass.const_expr(values):
@@ -343,17 +287,16 @@ class Blocks:
                 if lane == 0:
                     bulk_copy.barrier_arrive(shared + (V_FULL if values else K_FULL) + 8 * stage)
                 if cutlass.const_expr(config.slot_bytes > 0):
-                    self.copy(
-                        slot,
+                    pages.start_raw(
+                        config,
                         more,
-                        next_page,
-                        next_head,
-                        v if values else k,
-                        v_scales if values else k_scales,
-                        page_stride,
+                        (v if values else k) + Int64(next_page) * page_stride + Int64(next_head) * Int64(head_stride),
+                        (v_scales if values else k_scales)
+                        + Int64(next_page) * page_stride
+                        + Int64(next_head) * Int64(scale_head_stride),
                         token_stride,
-                        head_stride,
-                        scale_head_stride,
+                        slot,
+                        raw_barriers + 8 * values,
                         warp,
                         lane,
                     )
@@ -366,7 +309,6 @@ class Blocks:
             start = next_start
             count = next_count
             written = next_written
-        async_copy.wait(0)
 
     @cute.jit
     def bring_queries(
@@ -391,7 +333,7 @@ class Blocks:
         if lane < TILE:
             target = shared + QUERIES_AT + stage * STEP_QUERY_BYTES + lane // 4 * QUERY_BYTES + lane % 4 * PANEL_BYTES
             source = queries + Int64(row) * QUERY_ROW_BYTES
-            policy = Int64(EVICT_NORMAL)
+            policy = Int64(pages.EVICT_NORMAL)
             for panel in cutlass.range_constexpr(2):
                 bulk_copy.bulk_load(
                     target + panel * (QUERY_BYTES // 2),

@@ -34,7 +34,7 @@ FAMILY = Family(
     module="msa_ops.cute.tiled_attention.sm90_blocks",
     archs=("sm_90a",),
     arguments=ARGUMENTS,
-    configs=tuple(Config(kv_format, "blocks") for kv_format in ("nvfp4", "fp8", "bf16")),
+    configs=tuple(Config(kv_format) for kv_format in ("nvfp4", "fp8", "bf16")),
     supports=supports,
     shared_memory=shared_memory,
 )

@@ -15,9 +15,16 @@ from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import memory
 from msa_ops.cute.common.asm import asm, select
 from msa_ops.cute.tiled_attention import queries, tiles
-from msa_ops.cute.tiled_attention.by_block_layout import FACTOR_BYTES, PREPARE_THREADS, QUERY_ROW_BYTES, TILE, Config
+from msa_ops.cute.tiled_attention.by_block_layout import FACTOR_BYTES, PREPARE_THREADS, QUERY_ROW_BYTES, TILE
 from msa_ops.cute.tiled_attention.layout import IN_PARTS, PART_LSE_BYTES, WHOLE
-from msa_ops.cute.tiled_attention.sm90_prepare_configs import ARGUMENTS, SCRATCH_AT, UNIQUE_AT, VALID_AT, shared_memory
+from msa_ops.cute.tiled_attention.sm90_prepare_configs import (
+    ARGUMENTS,
+    SCRATCH_AT,
+    UNIQUE_AT,
+    VALID_AT,
+    Config,
+    shared_memory,
+)
 
 
 def _set_bits(address: Int32, bits: Uint32) -> Uint32:

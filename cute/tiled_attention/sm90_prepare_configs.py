@@ -46,8 +46,28 @@ ARGUMENTS = (
 )
 
 
+@dataclass(frozen=True)
+class Config:
+    """capacity: blocks of a block table, of which each takes a byte of shared memory."""
+
+    kv_format: str
+    capacity: int
+
+    @property
+    def name(self) -> str:
+        return f"prepare_{self.kv_format}_{self.capacity}"
+
+    @property
+    def mma(self) -> str:
+        """Type of the operands of matrix products."""
+        return "bf16" if self.kv_format == "bf16" else "f16"
+
+
+CAPACITIES = (4096, MAX_BLOCKS)
+
+
 def shared_memory(config: Config) -> int:
-    return SCRATCH_AT + MAX_BLOCKS
+    return SCRATCH_AT + config.capacity
 
 
 FAMILY = Family(
@@ -55,7 +75,7 @@ FAMILY = Family(
     module="msa_ops.cute.tiled_attention.sm90_prepare",
     archs=("sm_90a",),
     arguments=ARGUMENTS,
-    configs=tuple(Config(kv_format, "prepare") for kv_format in ("nvfp4", "fp8", "bf16")),
+    configs=tuple(Config(kv_format, capacity) for kv_format in ("nvfp4", "fp8", "bf16") for capacity in CAPACITIES),
     supports=supports,
     shared_memory=shared_memory,
 )

@@ -31,6 +31,7 @@ from msa_ops.cute.tiled_attention.layout import (
     PRODUCERS,
     QUERIES_AT,
     QUERY_BYTES,
+    RAW_BARRIERS_AT,
     RECORD_BYTES,
     RECORDS_AT,
     STAGES,
@@ -195,6 +196,8 @@ class TiledAttention:
                     bulk_copy.barrier_init(shared + V_FULL + 8 * stage, PRODUCERS // 32)
                     bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 4 * config.groups)
                     bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 4 * config.groups)
+                for slot in cutlass.range_constexpr(PRODUCERS // 32 * config.raw_slots):
+                    bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
                 bulk_copy.barrier_init_fence()
             tiles.find_tile(shared, lane, tile, config.tokens, cu_seqlens_q.toint(), seq_lens.toint(), tokens, batch)
         cute.arch.barrier()
@@ -373,28 +376,29 @@ class TiledAttention:
         """One of the four warps that bring pages in; 32 tokens of each are its."""
         config = self.config
         raw = shared + config.raw_at + warp * (config.raw_slots * config.slot_bytes)
+        raw_barriers = shared + RAW_BARRIERS_AT + warp * (8 * config.raw_slots)
         now = self.page_of(shared, Int32(0), begin, items, table, num_pages)
         soon = self.page_of(shared, Int32(1), begin, items, table, num_pages)
         later = self.page_of(shared, Int32(2), begin, items, table, num_pages)
         if cutlass.const_expr(config.slot_bytes > 0):
             for ahead in cutlass.range_constexpr(config.raw_slots):
-                self.copy(
-                    raw + ahead * config.slot_bytes,
-                    soon if ahead // 2 else now,
-                    v if ahead % 2 else k,
-                    v_scales if ahead % 2 else k_scales,
-                    page_stride,
-                    num_pages,
+                page = soon if ahead // 2 else now
+                offset = Int64(page) * page_stride
+                pages.start_raw(
+                    config,
+                    self.is_page(page, num_pages),
+                    (v if ahead % 2 else k) + offset,
+                    (v_scales if ahead % 2 else k_scales) + offset,
                     token_stride,
+                    raw + ahead * config.slot_bytes,
+                    raw_barriers + 8 * ahead,
                     warp,
                     lane,
                 )
-        else:
-            self.copy(shared + config.k_at, now, k, k_scales, page_stride, num_pages, token_stride, warp, lane)
         for item in cutlass.range(items, unroll=1):
             stage = item % 2
             free = item // 2 % 2 ^ 1
-            exists = Boolean(now >= 0) & Boolean(now < num_pages)
+            exists = self.is_page(now, num_pages)
             block = begin + item
             mask = Int32(0xFF)
             if cutlass.const_expr(config.sparse):
@@ -402,28 +406,25 @@ class TiledAttention:
                 block = Int32(entry & Uint32(0xFFFFFF))
                 mask = Int32(entry >> Uint32(24))
             seen = last + 1 - block * PAGE
+            if cutlass.const_expr(config.slot_bytes == 0):
+                bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
+                bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
+                if exists:
+                    offset = Int64(now) * page_stride
+                    place = stage * OPERAND_BYTES
+                    pages.copy_pairs(k + offset, token_stride, shared + config.k_at + place, warp, lane)
+                    pages.copy_pairs(v + offset, token_stride, shared + config.v_at + place, warp, lane)
+                async_copy.commit()
+                async_copy.wait(0)
             for values in cutlass.range_constexpr(2):
                 operand = shared + (config.v_at if values else config.k_at) + stage * OPERAND_BYTES
-                full = shared + (V_FULL if values else K_FULL) + 8 * stage
-                slot = raw + (2 * item + values) % config.raw_slots * config.slot_bytes
+                number = (2 * item + values) % config.raw_slots
+                slot = raw + number * config.slot_bytes
+                raw_barrier = raw_barriers + 8 * number
                 record = shared + RECORDS_AT + stage * RECORD_BYTES
                 if cutlass.const_expr(config.slot_bytes > 0):
-                    async_copy.wait(config.raw_slots - 1)
-                    cute.arch.sync_warp()
+                    bulk_copy.barrier_wait(raw_barrier, (2 * item + values) // config.raw_slots % 2)
                     bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
-                else:
-                    # The next copy starts before this one is waited for.
-                    if cutlass.const_expr(not values):
-                        bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
-                        target = shared + config.v_at + stage * OPERAND_BYTES
-                        self.copy(target, now, v, v_scales, page_stride, num_pages, token_stride, warp, lane)
-                    else:
-                        if item + 1 < items:
-                            bulk_copy.barrier_wait(shared + K_FREE + 8 * (stage ^ 1), (item + 1) // 2 % 2 ^ 1)
-                        target = shared + config.k_at + (stage ^ 1) * OPERAND_BYTES
-                        self.copy(target, soon, k, k_scales, page_stride, num_pages, token_stride, warp, lane)
-                    async_copy.wait(1)
-                    cute.arch.sync_warp()
                 bad = Uint32(0)
                 if exists:
                     bad = pages.unpack(config, bool(values), slot, operand, warp, lane, seen)
@@ -436,48 +437,32 @@ class TiledAttention:
                         memory.store_shared_i32(record + 16 + 4 * warp, select(damaged, Int32(1), Int32(0)))
                 else:
                     if (warp == 0) & (lane == 0):
-                        memory.store_shared_i32(record, block)
-                        memory.store_shared_i32(record + 4, select(exists, mask, Int32(0)))
-                        memory.store_shared_i32(record + 8, now)
+                        shown = select(exists, mask, Int32(0))
+                        memory.store_shared_128(record, Uint32(block), Uint32(shown), Uint32(now), Uint32(0))
                 cute.arch.sync_warp()
                 if lane == 0:
-                    bulk_copy.barrier_arrive(full)
+                    bulk_copy.barrier_arrive(shared + (V_FULL if values else K_FULL) + 8 * stage)
                 if cutlass.const_expr(config.slot_bytes > 0):
                     # K or V that comes `raw_slots` later.
-                    self.copy(
-                        slot,
-                        later if values + config.raw_slots >= 4 else soon,
-                        v if (values + config.raw_slots) % 2 else k,
-                        v_scales if (values + config.raw_slots) % 2 else k_scales,
-                        page_stride,
-                        num_pages,
+                    page = later if values + config.raw_slots >= 4 else soon
+                    offset = Int64(page) * page_stride
+                    pages.start_raw(
+                        config,
+                        self.is_page(page, num_pages),
+                        (v if (values + config.raw_slots) % 2 else k) + offset,
+                        (v_scales if (values + config.raw_slots) % 2 else k_scales) + offset,
                         token_stride,
+                        slot,
+                        raw_barrier,
                         warp,
                         lane,
                     )
             now = soon
             soon = later
             later = self.page_of(shared, item + 3, begin, items, table, num_pages)
-        async_copy.wait(0)
 
-    @cute.jit
-    def copy(
-        self,
-        target: Int32,
-        page: Int32,
-        source: Int64,
-        scales: Int64,
-        page_stride: Int64,
-        num_pages: Int32,
-        token_stride: Int32,
-        warp: Int32,
-        lane: Int32,
-    ):
-        """Starts a group of copies, empty for a page that does not exist. source, scales: in page 0."""
-        if Boolean(page >= 0) & Boolean(page < num_pages):
-            offset = Int64(page) * page_stride
-            pages.copy_raw(self.config, source + offset, scales + offset, token_stride, target, warp, lane)
-        async_copy.commit()
+    def is_page(self, page: Int32, num_pages: Int32) -> Boolean:
+        return Boolean(page >= 0) & Boolean(page < num_pages)
 
     @cute.jit
     def consume(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from msa_ops.cute.tiled_attention import by_block_layout as layout  # type: ignore[import-untyped]
 from msa_ops.cute.tiled_attention.layout import PART_BYTES, PART_LSE_BYTES  # type: ignore[import-untyped]
+from msa_ops.cute.tiled_attention.sm90_prepare_configs import CAPACITIES  # type: ignore[import-untyped]
 from msa_ops.nvidia.launch import bits, launch, pointer
 from msa_ops.nvidia.tiled_attention import (
     Shape,
@@ -111,8 +112,9 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
     for head_begin in range(0, a.num_kv_heads, at_once):
         heads = min(at_once, a.num_kv_heads - head_begin)
         a.workspace[: space.offsets].zero_()
+        capacity = next(capacity for capacity in CAPACITIES if capacity >= max_blocks)
         launch(
-            f"sparse_attention__prepare_{a.kv_format}__sm_90a",
+            f"sparse_attention__prepare_{a.kv_format}_{capacity}__sm_90a",
             device,
             pointer(a.q),
             pointer(a.block_ids),
