@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msa_ops.cute.tiled_attention.by_block_layout import Config, supports
+from dataclasses import dataclass
+
+from msa_ops.cute.tiled_attention.by_block_layout import supports
 from msa_ops.cute.tiled_attention.layout import MAX_BLOCKS
 
 from msa_ops.build.unit import Family
