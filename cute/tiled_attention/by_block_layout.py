@@ -1,7 +1,7 @@
 """sparse_attention block by block on Hopper: configurations and memory of its kernels. Pure Python.
 
 A pair is one of the ids of a query token and KV head. In the workspace, as int32 unless said otherwise:
-  counters  number of items, number of listed pairs
+  counters  number of items, of listed pairs, of tiles
   counts    pairs of each (request, KV head, block): the block's key
   offsets   where a key's pairs begin in `listed`
   ways      how a (token, KV head) is worked on
@@ -9,6 +9,9 @@ A pair is one of the ids of a query token and KV head. In the workspace, as int3
   ranks     of a pair among those of its key
   listed    pairs, those of a key side by side
   items     32 bytes each: page, KV head, block, what to add to a token for its position, first pair in `listed`, pairs
+  tiles     32 bytes for each tile that goes over its blocks: first token, tokens, what to add to a token for its
+            position, KV head, blocks
+  lists     for each of these, 8 bytes a block: block + 2^24 x (a bit for each token that chose it), page
   queries   rows of q of each (token, KV head) as they are to lie in shared memory, 4,096 bytes
   factors   fp32, of those rows, 64 bytes
   parts     result of a pair, 4,096 bytes
@@ -37,6 +40,8 @@ TILE = 8
 ITEM_PAIRS = 32
 """Pairs of an item of work, which unpacks its page once."""
 ITEM_BYTES = 32
+TILE_BYTES = 32
+LIST_ENTRY_BYTES = 8
 PREPARE_THREADS = 256
 THREADS_OF_A_KEY = 256
 QUERY_ROW_BYTES = 4096
@@ -60,6 +65,7 @@ class Config:
     """The kernel that multiplies, for caches of a format."""
 
     kv_format: str
+    groups: int = 2
 
     @property
     def name(self) -> str:

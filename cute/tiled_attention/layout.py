@@ -33,24 +33,21 @@ PART_LSE_BYTES = HEADS * 4
 WHOLE, IN_PARTS = 1, 2
 """How the tokens of a tile of sparse_attention are worked on: over the tile's blocks, or block by block."""
 
-# Shared memory: barriers; what the tile is; for each stage what the page is; counts of warps; factors of rows; chosen
-# blocks; barriers of raw bytes; queries; K; V; raw bytes of pages.
+# Shared memory: barriers; what the tile is; for each stage what the page is; factors of rows; barriers of raw bytes;
+# queries; K; V; raw bytes of pages.
 HEADER_AT = 64
 RECORDS_AT = 128
 RECORD_BYTES = 32
-COUNTS_AT = 192
 FACTORS_AT = 256
-LIST_AT = 768
-RAW_BARRIERS_AT = 2816
-QUERIES_AT = 3072
+RAW_BARRIERS_AT = 768
+QUERIES_AT = 2048
 
 
 @dataclass(frozen=True)
 class Config:
-    """sparse: blocks that the tokens of the tile chose, else all. groups: warpgroups that multiply."""
+    """groups: warpgroups that multiply."""
 
     kv_format: str
-    sparse: bool
     groups: int
 
     @property
@@ -88,8 +85,8 @@ class Config:
 
     @property
     def raw_slots(self) -> int:
-        """Slots of a warp, for K and V of pages in turn."""
-        return 3 if self.kv_format == "fp8" else 4
+        """Slots of a warp, for K and V of two pages."""
+        return 4
 
     @property
     def k_at(self) -> int:
@@ -116,7 +113,6 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 ARGUMENTS = (
     "q",
     "kv_cache",
-    "block_ids",
     "block_table",
     "seq_lens",
     "cu_seqlens_q",
@@ -126,18 +122,14 @@ ARGUMENTS = (
     "lse",
     "partial_out",
     "partial_lse",
-    "ways",
     "q_token_stride",
     "q_head_stride",
     "page_stride",
-    "ids_token_stride",
-    "ids_head_stride",
     "table_stride",
     "tokens",
     "batch",
     "num_kv_heads",
     "group",
-    "topk",
     "num_pages",
     "max_blocks",
     "token_stride",

@@ -125,7 +125,7 @@ def unpack(
     elif cutlass.const_expr(config.kv_format == "fp8"):
         column = lane % 8
         turned = column >= 4
-        for i in cutlass.range_constexpr(8):
+        for i in cutlass.range(8, unroll=4):
             token = 32 * warp + 4 * i + lane // 8
             words = _turned(turned, memory.load_shared_128(slot + (32 * i + lane) * 16))
             if cutlass.const_expr(values):

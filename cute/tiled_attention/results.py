@@ -7,13 +7,9 @@ import cutlass.cute as cute
 from cutlass import Boolean, Float32, Int32, Int64
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common import memory
-from msa_ops.cute.common.asm import asm, select
+from msa_ops.cute.common.asm import select
 
 INFINITY = float("inf")
-
-
-def _normalised(value: Float32, total: Float32, factor: Float32) -> Float32:
-    return select(total == Float32(0.0), Float32(0.0), value * factor)
 
 
 def log_sum(most: Float32, total: Float32) -> Float32:
@@ -29,10 +25,21 @@ def whole_weight(weight: cute.Tensor):
             weight[i] = weight[i] + cute.arch.shuffle_sync_bfly(weight[i], offset=offset)
 
 
+def _natural_pair(config, sums: cute.Tensor, first: int, factor: Float32, column: Int32) -> tuple:
+    """Two neighbouring dims of eight, as a word, and the first of them; sums `first` and the next are a lane's."""
+    pair = [sums[first + k] * factor for k in range(2)]
+    if config.kv_format != "nvfp4":
+        return half.pack_bf16x2(*pair), 2 * column
+    # Dims c and c + 4: an even lane gives the second for its neighbour's first.
+    odd = column % 2 == 1
+    got = cute.arch.shuffle_sync_bfly(select(odd, pair[0], pair[1]), offset=1)
+    word = half.pack_bf16x2(select(odd, got, pair[0]), select(odd, pair[1], got))
+    return word, select(odd, column + 3, column)
+
+
 @cute.jit
 def write_rows(
     config: cutlass.Constexpr,
-    staging: Int32,
     lane: Int32,
     sums: cute.Tensor,
     top: cute.Tensor,
@@ -42,32 +49,17 @@ def write_rows(
     lse: Int64,
     rows: Int32,
 ):
-    """bf16 rows and their lse. out, lse: of row 0. staging: 4,096 bytes of the warp alone."""
+    """bf16 rows and their lse. out, lse: of row 0."""
     column = lane % 4
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
-        factor = scale / weight[i]
+        factor = select(weight[i] == Float32(0.0), Float32(0.0), scale / weight[i])
         for j in cutlass.range_constexpr(16):
-            pair = [_normalised(sums[4 * j + 2 * i + k], weight[i], factor) for k in range(2)]
-            place = 2 * column
-            if cutlass.const_expr(config.kv_format == "nvfp4"):
-                # Dims c and c + 4 of eight: an even lane gives the second for its neighbour's first.
-                odd = column % 2 == 1
-                got = cute.arch.shuffle_sync_bfly(select(odd, pair[0], pair[1]), offset=1)
-                pair = [select(odd, got, pair[0]), select(odd, pair[1], got)]
-                place = select(odd, column + 3, column)
-            # Units of 16 bytes are permuted by the row, so that rows fill different banks.
-            at = staging + row * 256 + ((Int32(j) ^ (row % 8)) * 16) + place * 2
-            asm("st.shared.b32 [$0], $1;", [], [at, half.pack_bf16x2(pair[0], pair[1])])
+            word, dim = _natural_pair(config, sums, 4 * j + 2 * i, factor, column)
+            if row < rows:
+                memory.store_global_32(out + Int64(row * 256 + 16 * j + dim * 2), word)
         if Boolean(column == 0) & Boolean(row < rows):
             memory.store_global_f32(lse + Int64(4 * row), log_sum(top[i], weight[i]))
-    cute.arch.sync_warp()
-    for turn in cutlass.range_constexpr(8):
-        row = 2 * turn + lane // 16
-        unit = lane % 16
-        words = memory.load_shared_128(staging + row * 256 + ((unit ^ (row % 8)) * 16))
-        if row < rows:
-            memory.store_global_128(out + Int64(row * 256 + unit * 16), *words)
 
 
 @cute.jit

@@ -14,7 +14,7 @@ from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import async_copy, bulk_copy, memory
 from msa_ops.cute.common import warpgroup_mma as mma
 from msa_ops.cute.common.asm import select
-from msa_ops.cute.tiled_attention import nonfinite, pages, results, softmax
+from msa_ops.cute.tiled_attention import nonfinite, pages, results, softmax, stages
 from msa_ops.cute.tiled_attention.by_block_layout import (
     FACTOR_BYTES,
     FACTORS_AT,
@@ -156,6 +156,7 @@ class Blocks:
         k_scales = scales + Int64(k_scale_offset)
         v_scales = scales + Int64(v_scale_offset)
         if warp < PRODUCERS // 32:
+            stages.take_registers(self.config, False)
             self.produce(
                 shared,
                 warp,
@@ -178,6 +179,7 @@ class Blocks:
                 scale_head_stride,
             )
         else:
+            stages.take_registers(self.config, True)
             self.consume(
                 shared,
                 warp - PRODUCERS // 32,
@@ -264,10 +266,9 @@ class Blocks:
             if cutlass.const_expr(config.slot_bytes == 0):
                 bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
                 bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
-                offset = Int64(page) * page_stride + Int64(head) * Int64(head_stride)
-                place_of_stage = stage * OPERAND_BYTES
-                pages.copy_pairs(k + offset, token_stride, shared + K_AT + place_of_stage, warp, lane)
-                pages.copy_pairs(v + offset, token_stride, shared + V_AT + place_of_stage, warp, lane)
+                from_page = Int64(page) * page_stride + Int64(head) * Int64(head_stride)
+                pages.copy_pairs(k + from_page, token_stride, shared + K_AT + stage * OPERAND_BYTES, warp, lane)
+                pages.copy_pairs(v + from_page, token_stride, shared + V_AT + stage * OPERAND_BYTES, warp, lane)
                 async_copy.commit()
                 async_copy.wait(0)
             for values in cutlass.range_constexpr(2):

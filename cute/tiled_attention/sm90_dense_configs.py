@@ -6,9 +6,7 @@ from msa_ops.cute.tiled_attention.layout import ARGUMENTS, Config, shared_memory
 
 from msa_ops.build.unit import Family
 
-CONFIGS = tuple(
-    Config(kv_format, sparse=False, groups=groups) for kv_format in ("nvfp4", "fp8", "bf16") for groups in (1, 2)
-)
+CONFIGS = tuple(Config(kv_format, groups) for kv_format in ("nvfp4", "fp8", "bf16") for groups in (1, 2))
 
 FAMILY = Family(
     op="dense_attention",

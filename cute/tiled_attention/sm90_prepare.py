@@ -14,11 +14,21 @@ from cutlass import BFloat16, Boolean, Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import memory
 from msa_ops.cute.common.asm import asm, select
-from msa_ops.cute.tiled_attention import queries, tiles
-from msa_ops.cute.tiled_attention.by_block_layout import FACTOR_BYTES, PREPARE_THREADS, QUERY_ROW_BYTES, TILE
+from msa_ops.cute.tiled_attention import queries
+from msa_ops.cute.tiled_attention import tiles as headers
+from msa_ops.cute.tiled_attention.by_block_layout import (
+    FACTOR_BYTES,
+    LIST_ENTRY_BYTES,
+    PREPARE_THREADS,
+    QUERY_ROW_BYTES,
+    TILE,
+    TILE_BYTES,
+)
 from msa_ops.cute.tiled_attention.layout import IN_PARTS, PART_LSE_BYTES, WHOLE
 from msa_ops.cute.tiled_attention.sm90_prepare_configs import (
     ARGUMENTS,
+    PLACE_AT,
+    SCAN_AT,
     SCRATCH_AT,
     UNIQUE_AT,
     VALID_AT,
@@ -54,10 +64,13 @@ class Prepare:
         seq_lens: cute.Pointer,
         cu_seqlens_q: cute.Pointer,
         k_scale: cute.Pointer,
+        counters: cute.Pointer,
         counts: cute.Pointer,
         ways: cute.Pointer,
         keys: cute.Pointer,
         ranks: cute.Pointer,
+        tiles: cute.Pointer,
+        lists: cute.Pointer,
         queries_out: cute.Pointer,
         factors: cute.Pointer,
         logs: cute.Pointer,
@@ -75,7 +88,7 @@ class Prepare:
         topk: Int32,
         num_pages: Int32,
         max_blocks: Int32,
-        tiles: Int32,
+        tiles_wanted: Int32,
         pairs_of_a_block: Int32,
         softmax_scale: Float32,
         stream: cuda.CUstream,
@@ -92,10 +105,13 @@ class Prepare:
             seq_lens,
             cu_seqlens_q,
             k_scale,
+            counters,
             counts,
             ways,
             keys,
             ranks,
+            tiles,
+            lists,
             queries_out,
             factors,
             logs,
@@ -116,7 +132,7 @@ class Prepare:
             pairs_of_a_block,
             softmax_scale,
         ).launch(
-            grid=(tiles * num_kv_heads, 1, 1),
+            grid=(tiles_wanted * num_kv_heads, 1, 1),
             block=(PREPARE_THREADS, 1, 1),
             smem=shared_memory(self.config),
             stream=stream,
@@ -131,10 +147,13 @@ class Prepare:
         seq_lens: cute.Pointer,
         cu_seqlens_q: cute.Pointer,
         k_scale: cute.Pointer,
+        counters: cute.Pointer,
         counts: cute.Pointer,
         ways: cute.Pointer,
         keys: cute.Pointer,
         ranks: cute.Pointer,
+        tiles: cute.Pointer,
+        lists: cute.Pointer,
         queries_out: cute.Pointer,
         factors: cute.Pointer,
         logs: cute.Pointer,
@@ -163,15 +182,15 @@ class Prepare:
         head = block % num_kv_heads
         shared = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
         if warp == 0:
-            tiles.find_tile(shared, lane, tile, TILE, cu_seqlens_q.toint(), seq_lens.toint(), tokens, batch)
+            headers.find_tile(shared, lane, tile, TILE, cu_seqlens_q.toint(), seq_lens.toint(), tokens, batch)
             if lane == 0:
                 memory.store_shared_i32(shared + UNIQUE_AT, Int32(0))
                 memory.store_shared_i32(shared + VALID_AT, Int32(0))
         cute.arch.barrier()
-        first = Int32(memory.load_shared_32(shared + tiles.FIRST))
-        count = Int32(memory.load_shared_32(shared + tiles.COUNT))
-        request = Int32(memory.load_shared_32(shared + tiles.REQUEST))
-        base = Int32(memory.load_shared_32(shared + tiles.BASE))
+        first = Int32(memory.load_shared_32(shared + headers.FIRST))
+        count = Int32(memory.load_shared_32(shared + headers.COUNT))
+        request = Int32(memory.load_shared_32(shared + headers.REQUEST))
+        base = Int32(memory.load_shared_32(shared + headers.BASE))
         blocks = Int32(0)
         if (request >= 0) & (count > 0):
             last = base + first + count - 1
@@ -217,6 +236,7 @@ class Prepare:
         unique = Int32(memory.load_shared_32(shared + UNIQUE_AT))
         valid = Int32(memory.load_shared_32(shared + VALID_AT))
         in_parts = unique * pairs_of_a_block > valid
+        not_in_parts = unique * pairs_of_a_block <= valid
 
         if exists:
             row = Int64(token) * Int64(num_kv_heads) + Int64(head)
@@ -240,7 +260,7 @@ class Prepare:
                                 at = logs.toint() + pair * PART_LSE_BYTES + Int64(16 * j)
                                 memory.store_global_128(at, nothing, nothing, nothing, nothing)
                     memory.store_global_32(keys.toint() + pair * 4, Uint32(key))
-            if in_parts:
+            if blocks > 0:
                 scale = softmax_scale * Float32(math.log2(math.e))
                 if k_scale.toint() != Int64(0):
                     scale = scale * memory.load_global_f32(k_scale.toint())
@@ -255,6 +275,82 @@ class Prepare:
                     lane,
                     scale,
                 )
+        if Boolean(not_in_parts) & Boolean(count > 0):
+            self.list_blocks(
+                shared,
+                thread,
+                blocks,
+                unique,
+                counters.toint() + Int64(8),
+                tiles.toint(),
+                lists.toint(),
+                table,
+                first,
+                count,
+                base,
+                head,
+                topk,
+            )
+
+    @cute.jit
+    def list_blocks(
+        self,
+        shared: Int32,
+        thread: Int32,
+        blocks: Int32,
+        unique: Int32,
+        counter: Int64,
+        tiles: Int64,
+        lists: Int64,
+        table: Int64,
+        first: Int32,
+        count: Int32,
+        base: Int32,
+        head: Int32,
+        topk: Int32,
+    ):
+        """Lists the tile and, ascending, the blocks that its tokens chose. For all threads."""
+        words = (blocks + 3) // 4
+        each = (words + PREPARE_THREADS - 1) // PREPARE_THREADS
+        begin = cutlass.min(thread * each, words)
+        end = cutlass.min(begin + each, words)
+        found = Int32(0)
+        for word in cutlass.range(begin, end, unroll=1):
+            bits = memory.load_shared_32(shared + SCRATCH_AT + 4 * word)
+            for i in cutlass.range_constexpr(4):
+                if (bits & Uint32(0xFF << (8 * i))) != Uint32(0):
+                    found = found + 1
+        lane = thread % 32
+        through = found
+        for step in cutlass.range_constexpr(5):
+            below = cute.arch.shuffle_sync_up(through, offset=1 << step, mask_and_clamp=0)
+            if lane >= 1 << step:
+                through = through + below
+        if lane == 31:
+            memory.store_shared_i32(shared + SCAN_AT + thread // 32 * 4, through)
+        if thread == 0:
+            memory.store_shared_i32(shared + PLACE_AT, _take_number(counter))
+        cute.arch.barrier()
+        place = through - found
+        for warp in cutlass.range_constexpr(PREPARE_THREADS // 32):
+            if warp < thread // 32:
+                place = place + Int32(memory.load_shared_32(shared + SCAN_AT + 4 * warp))
+        index = Int64(Int32(memory.load_shared_32(shared + PLACE_AT)))
+        entries = lists + index * Int64(TILE * LIST_ENTRY_BYTES) * Int64(topk)
+        for word in cutlass.range(begin, end, unroll=1):
+            bits = memory.load_shared_32(shared + SCRATCH_AT + 4 * word)
+            for i in cutlass.range_constexpr(4):
+                mask = (bits >> Uint32(8 * i)) & Uint32(0xFF)
+                if mask != Uint32(0):
+                    chosen = word * 4 + i
+                    page = memory.load_global_i32(table + Int64(chosen) * 4)
+                    at = entries + Int64(place) * LIST_ENTRY_BYTES
+                    memory.store_global_64(at, Uint32(chosen) | (mask << Uint32(24)), Uint32(page))
+                    place = place + 1
+        if thread == 0:
+            record = tiles + index * TILE_BYTES
+            memory.store_global_128(record, Uint32(first), Uint32(count), Uint32(base), Uint32(head))
+            memory.store_global_128(record + Int64(16), Uint32(unique), Uint32(0), Uint32(0), Uint32(0))
 
 
 def trace(config: Config):
@@ -264,11 +360,11 @@ def trace(config: Config):
     def pointer(dtype, align):
         return make_ptr(dtype, 16, gmem, assumed_align=align)
 
-    integers = ("block_ids", "block_table", "seq_lens", "cu_seqlens_q", "counts", "ways", "keys", "ranks")
+    integers = ("block_ids", "block_table", "seq_lens", "cu_seqlens_q", "counters", "counts", "ways", "keys", "ranks")
     strides = ("q_token_stride", "q_head_stride", "ids_token_stride", "ids_head_stride", "table_stride")
     values = {
         "q": pointer(BFloat16, 16),
-        "queries": pointer(Uint8, 16),
+        **{name: pointer(Uint8, 16) for name in ("tiles", "lists", "queries")},
         **{name: pointer(Int32, 4) for name in integers},
         **{name: pointer(Float32, 4) for name in ("k_scale", "factors", "logs")},
         **{name: Int64(0) for name in strides},

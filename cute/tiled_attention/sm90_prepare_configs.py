@@ -9,9 +9,12 @@ from msa_ops.cute.tiled_attention.layout import MAX_BLOCKS
 
 from msa_ops.build.unit import Family
 
-# Shared memory, behind the header of the tile: blocks that the tokens chose; valid ids; a byte for each block.
+# Shared memory: counts of warps; header of the tile; blocks that the tokens chose; valid ids; the tile's place in the
+# list of tiles; a byte for each block.
+SCAN_AT = 0
 UNIQUE_AT = 96
 VALID_AT = 100
+PLACE_AT = 104
 SCRATCH_AT = 128
 
 ARGUMENTS = (
@@ -21,10 +24,13 @@ ARGUMENTS = (
     "seq_lens",
     "cu_seqlens_q",
     "k_scale",
+    "counters",
     "counts",
     "ways",
     "keys",
     "ranks",
+    "tiles",
+    "lists",
     "queries",
     "factors",
     "logs",
@@ -42,7 +48,7 @@ ARGUMENTS = (
     "topk",
     "num_pages",
     "max_blocks",
-    "tiles",
+    "tiles_wanted",
     "pairs_of_a_block",
     "softmax_scale",
 )

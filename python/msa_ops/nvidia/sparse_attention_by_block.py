@@ -16,13 +16,10 @@ from msa_ops.cute.tiled_attention.layout import PART_BYTES, PART_LSE_BYTES  # ty
 from msa_ops.cute.tiled_attention.sm90_prepare_configs import CAPACITIES  # type: ignore[import-untyped]
 from msa_ops.nvidia.launch import bits, launch, pointer
 from msa_ops.nvidia.tiled_attention import (
-    Shape,
     cache_strides,
     merge,
     number_of_tiles,
     require_contiguous_lengths,
-    start_tiles,
-    strides_of_ids,
 )
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args, Facts
@@ -51,6 +48,8 @@ class Workspace:
     ranks: int
     listed: int
     items: int
+    tiles: int
+    lists: int
     queries: int
     factors: int
     parts: int
@@ -62,6 +61,7 @@ def divide_workspace(tokens: int, num_kv_heads: int, topk: int, batch: int, max_
     heads = heads_at_once(tokens, num_kv_heads)
     rows, keys = tokens * heads, batch * heads * max_blocks
     pairs = rows * topk
+    tiles = min(tokens, tokens // layout.TILE + batch + 2) * heads
     sizes = (
         256,
         4 * keys,
@@ -71,6 +71,8 @@ def divide_workspace(tokens: int, num_kv_heads: int, topk: int, batch: int, max_
         4 * pairs,
         4 * pairs,
         layout.ITEM_BYTES * (pairs // layout.ITEM_PAIRS + min(keys, pairs)),
+        layout.TILE_BYTES * tiles,
+        layout.LIST_ENTRY_BYTES * layout.TILE * topk * tiles,
         layout.QUERY_ROW_BYTES * rows,
         layout.FACTOR_BYTES * rows,
         PART_BYTES * pairs,
@@ -122,10 +124,13 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
             pointer(a.seq_lens),
             pointer(a.cu_seqlens_q),
             pointer(a.k_scale),
+            at,
             at + space.counts,
             at + space.ways,
             at + space.keys,
             at + space.ranks,
+            at + space.tiles,
+            at + space.lists,
             at + space.queries,
             at + space.factors,
             at + space.logs,
@@ -192,4 +197,35 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
             processors,
         )
         merge(a, outs, at + space.parts, at + space.logs, at + space.ways, head_begin, heads, topk)
-    start_tiles(a, outs, Shape(groups=2, splits=1), ways=at + space.ways)
+        launch(
+            f"sparse_attention__tiles_{a.kv_format}_g2__sm_90a",
+            device,
+            pointer(a.kv_cache),
+            at,
+            at + space.tiles,
+            at + space.lists,
+            at + space.queries,
+            at + space.factors,
+            pointer(a.v_scale),
+            pointer(outs[0]),
+            pointer(outs[1]),
+            a.kv_cache.stride(0),
+            heads,
+            head_begin,
+            a.num_kv_heads,
+            group,
+            topk,
+            strides.token,
+            strides.head,
+            strides.scale_head,
+            strides.k_scale,
+            strides.v,
+            strides.v_scale,
+            processors,
+        )
+
+
+def strides_of_ids(a: Args) -> tuple[int, int]:
+    """Of block_ids: to the next token, to the next KV head."""
+    first, second = a.block_ids.stride()[:2]
+    return (first, second) if a.topk_layout == "THK" else (second, first)

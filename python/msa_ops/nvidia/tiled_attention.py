@@ -1,4 +1,4 @@
-"""Attention over tiles of query tokens on Hopper: dense_attention, and sparse_attention of tokens that chose alike."""
+"""dense_attention on Hopper, and what its launches have in common with those of sparse_attention of long queries."""
 
 from __future__ import annotations
 
@@ -109,31 +109,18 @@ def start_dense(a: DenseArgs, outs: tuple[Tensor, ...], shape: Shape) -> None:
 
 
 def start_tiles(
-    a: SparseArgs | DenseArgs,
-    outs: tuple[Tensor, ...],
-    shape: Shape,
-    *,
-    partial_out: int = 0,
-    partial_lse: int = 0,
-    ways: int = 0,
+    a: DenseArgs, outs: tuple[Tensor, ...], shape: Shape, *, partial_out: int = 0, partial_lse: int = 0
 ) -> None:
-    """Launches the kernel; partial_out, partial_lse and ways are addresses."""
+    """Launches the kernel; partial_out and partial_lse are addresses."""
     require_contiguous_lengths(a)
     out, lse = outs
-    op = "sparse_attention" if isinstance(a, SparseArgs) else "dense_attention"
-    ids: Tensor | None = None
-    ids_strides, topk = (0, 0), 0
-    if isinstance(a, SparseArgs):
-        ids, topk = a.block_ids, a.block_ids.shape[2]
-        ids_strides = strides_of_ids(a)
     tokens, batch = a.q.shape[0], a.seq_lens.shape[0]
     strides = cache_strides(a)
     launch(
-        f"{op}__tiles_{a.kv_format}_g{shape.groups}__sm_90a",
+        f"dense_attention__tiles_{a.kv_format}_g{shape.groups}__sm_90a",
         a.q.device,
         pointer(a.q),
         pointer(a.kv_cache),
-        pointer(ids),
         pointer(a.block_table),
         pointer(a.seq_lens),
         pointer(a.cu_seqlens_q),
@@ -143,17 +130,14 @@ def start_tiles(
         pointer(lse),
         partial_out,
         partial_lse,
-        ways,
         a.q.stride(0),
         a.q.stride(1),
         a.kv_cache.stride(0),
-        *ids_strides,
         a.block_table.stride(0),
         tokens,
         batch,
         a.num_kv_heads,
         a.q.shape[1] // a.num_kv_heads,
-        topk,
         a.kv_cache.shape[0],
         a.block_table.shape[1],
         strides.token,
@@ -166,12 +150,6 @@ def start_tiles(
         shape.splits,
         bits(scale_of_softmax(a)),
     )
-
-
-def strides_of_ids(a: SparseArgs) -> tuple[int, int]:
-    """Of block_ids: to the next token, to the next KV head."""
-    first, second = a.block_ids.stride()[:2]
-    return (first, second) if a.topk_layout == "THK" else (second, first)
 
 
 def merge(

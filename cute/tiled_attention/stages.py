@@ -1,0 +1,208 @@
+"""Pages on their way through shared memory: raw, unpacked as operands in one of two stages, and multiplied.
+
+Items, which are pages or blocks without one, are numbered in the order in which a thread block goes over them. Item n
+takes stage n % 2; K and V of the items take the raw slots of each warp in turn.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int32, Int64, Uint32
+from msa_ops.cute.common import async_copy, bulk_copy, memory
+from msa_ops.cute.common import warpgroup_mma as mma
+from msa_ops.cute.common.asm import select
+from msa_ops.cute.tiled_attention import nonfinite, pages, softmax
+from msa_ops.cute.tiled_attention.layout import (
+    OPERAND_BYTES,
+    PAGE,
+    PRODUCERS,
+    RAW_BARRIERS_AT,
+    RECORD_BYTES,
+    RECORDS_AT,
+    STAGES,
+)
+
+# Barriers of stage s, at these addresses + 8 s.
+K_FULL, K_FREE, V_FULL, V_FREE = 0, 16, 32, 48
+
+
+# Registers of a thread that brings pages in, and of one that multiplies; with two warpgroups of the latter they are as
+# many as the threads of the block start with.
+PRODUCER_REGISTERS, MULTIPLIER_REGISTERS = 104, 200
+
+
+def take_registers(config, multiplies: bool) -> None:
+    """For all threads of a warpgroup."""
+    if config.groups == 2:
+        if multiplies:
+            cute.arch.setmaxregister_increase(MULTIPLIER_REGISTERS)
+        else:
+            cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
+
+
+@cute.jit
+def init_barriers(config: cutlass.Constexpr, shared: Int32):
+    """For one thread; a fence is to follow."""
+    for stage in cutlass.range_constexpr(STAGES):
+        bulk_copy.barrier_init(shared + K_FULL + 8 * stage, PRODUCERS // 32)
+        bulk_copy.barrier_init(shared + V_FULL + 8 * stage, PRODUCERS // 32)
+        bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 4 * config.groups)
+        bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 4 * config.groups)
+    for slot in cutlass.range_constexpr(PRODUCERS // 32 * config.raw_slots):
+        bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
+
+
+def _raw_slot(config, shared: Int32, warp: Int32, half) -> tuple:
+    """Slot and barrier of K (half 2 n) or V (2 n + 1) of item n."""
+    number = warp * config.raw_slots + half % config.raw_slots
+    return shared + config.raw_at + number * config.slot_bytes, shared + RAW_BARRIERS_AT + 8 * number
+
+
+@cute.jit
+def start_raw(
+    config: cutlass.Constexpr,
+    shared: Int32,
+    warp: Int32,
+    lane: Int32,
+    half: Int32,
+    exists: Boolean,
+    source: Int64,
+    scales: Int64,
+    token_stride: Int32,
+):
+    """Starts the copies of K or V of an item to be filled in later; `exists`: it has a page."""
+    slot, barrier = _raw_slot(config, shared, warp, half)
+    pages.start_raw(config, exists, source, scales, token_stride, slot, barrier, warp, lane)
+
+
+@cute.jit
+def fill_pairs(
+    config: cutlass.Constexpr,
+    shared: Int32,
+    warp: Int32,
+    lane: Int32,
+    item: Int32,
+    exists: Boolean,
+    k: Int64,
+    v: Int64,
+    token_stride: Int32,
+):
+    """For bf16, before `fill`: brings a page to its stage. k, v: of the page."""
+    stage = item % 2
+    free = item // 2 % 2 ^ 1
+    bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
+    bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
+    if exists:
+        pages.copy_pairs(k, token_stride, shared + config.k_at + stage * OPERAND_BYTES, warp, lane)
+        pages.copy_pairs(v, token_stride, shared + config.v_at + stage * OPERAND_BYTES, warp, lane)
+    async_copy.commit()
+    async_copy.wait(0)
+
+
+@cute.jit
+def fill(
+    config: cutlass.Constexpr,
+    values: cutlass.Constexpr,
+    shared: Int32,
+    warp: Int32,
+    lane: Int32,
+    item: Int32,
+    exists: Boolean,
+    page: Int32,
+    block: Int32,
+    mask: Int32,
+    seen: Int32,
+):
+    """Makes K, or V, of an item ready. mask: tokens of the tile that see it; seen: how many tokens one of them sees.
+
+    An item without a page becomes zeros that nobody sees. Afterwards the raw slot is free.
+    """
+    stage = item % 2
+    free = item // 2 % 2 ^ 1
+    operand = shared + (config.v_at if values else config.k_at) + stage * OPERAND_BYTES
+    record = shared + RECORDS_AT + stage * RECORD_BYTES
+    half = 2 * item + values
+    slot, raw_barrier = _raw_slot(config, shared, warp, half)
+    if cutlass.const_expr(config.slot_bytes > 0):
+        bulk_copy.barrier_wait(raw_barrier, half // config.raw_slots % 2)
+        bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
+    bad = Uint32(0)
+    if exists:
+        bad = pages.unpack(config, values, slot, operand, warp, lane, seen)
+    else:
+        pages.clear(operand, warp, lane)
+    bulk_copy.order_before_copies()
+    if cutlass.const_expr(values):
+        damaged = cute.arch.vote_any_sync(bad != Uint32(0))
+        if lane == 0:
+            memory.store_shared_i32(record + 16 + 4 * warp, select(damaged, Int32(1), Int32(0)))
+    elif (warp == 0) & (lane == 0):
+        shown = select(exists, mask, Int32(0))
+        memory.store_shared_128(record, Uint32(block), Uint32(shown), Uint32(page), Uint32(0))
+    cute.arch.sync_warp()
+    if lane == 0:
+        bulk_copy.barrier_arrive(shared + (V_FULL if values else K_FULL) + 8 * stage)
+
+
+@cute.jit
+def multiply(
+    config: cutlass.Constexpr,
+    shared: Int32,
+    lane: Int32,
+    item: Int32,
+    queries: Int64,
+    queries_free: Int32,
+    factors: list,
+    position: Int32,
+    slot: Int32,
+    v: Int64,
+    v_scales: Int64,
+    page_stride: Int64,
+    token_stride: Int32,
+    top: cute.Tensor,
+    weight: cute.Tensor,
+    sums: cute.Tensor,
+):
+    """Adds an item to the sums of a warpgroup, of which this warp has token `slot` of the tile, at `position`.
+
+    queries: descriptor; queries_free: 0, or a barrier to tell when the queries have been read.
+    """
+    scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
+    words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+    stage = item % 2
+    parity = item // 2 % 2
+    record = shared + RECORDS_AT + stage * RECORD_BYTES
+    k_operand = shared + config.k_at + stage * OPERAND_BYTES
+    v_operand = shared + config.v_at + stage * OPERAND_BYTES
+    bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, parity)
+    block, mask, page, _ = memory.load_shared_128(record)
+    found = mma.finish(mma.start_product(config.mma, queries, mma.along_rows(k_operand), 64, PAGE))
+    for i in cutlass.range_constexpr(mma.SUMS):
+        scores[i] = found[i]
+    if lane == 0:
+        bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
+        if queries_free != 0:
+            bulk_copy.barrier_arrive(queries_free)
+    visible = Int32(0)
+    if ((mask >> Uint32(slot)) & Uint32(1)) != Uint32(0):
+        visible = position + 1 - Int32(block) * PAGE
+    softmax.hide(scores, lane, visible)
+    softmax.weigh(config, scores, factors, top, weight, sums, words)
+    bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, parity)
+    flags = memory.load_shared_128(record + 16)
+    found = mma.start_product_of_registers(
+        config.mma,
+        [sums[i] for i in range(mma.SUMS)],
+        [words[i] for i in range(mma.SUMS // 2)],
+        mma.across_rows(v_operand, PAGE),
+    )
+    found = mma.finish(found)
+    for i in cutlass.range_constexpr(mma.SUMS):
+        sums[i] = found[i]
+    if (flags[0] | flags[1] | flags[2] | flags[3]) != Uint32(0):
+        if visible > 0:
+            offset = Int64(Int32(page)) * page_stride
+            shown = cutlass.min(visible, PAGE)
+            nonfinite.add_nonfinite(config, v + offset, v_scales + offset, token_stride, lane, shown, sums)
+    cute.arch.sync_warp()
+    if lane == 0:
+        bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
