@@ -86,7 +86,7 @@ void ClusterBarrier::arrive(unsigned warp, std::uint32_t lanes, std::uint32_t li
   }
   state.arrived |= lanes;
   state.wanted = live;
-  if (is_release) ordering_->release(gathered_);
+  ordering_->publish(gathered_, is_release);  // a relaxed arrival hands on what came before a fence
   if ((live & ~state.arrived) == 0) {
     state.phase = phase_;
     state.waited = 0;

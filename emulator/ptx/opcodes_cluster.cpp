@@ -65,7 +65,11 @@ void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
 void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(); }
-void fence_mbarriers(PtxWarp& warp, const Instruction&, Mask) { warp.block().mbarriers().fence_init(); }
+// A release fence, of which PTX promises only that it covers initialisations.
+void fence_mbarriers(PtxWarp& warp, const Instruction&, Mask) {
+  warp.block().mbarriers().fence_init();
+  warp.ordering().fence();
+}
 void nothing(PtxWarp&, const Instruction&, Mask) {}
 void give_way(PtxWarp& warp, const Instruction&, Mask) { warp.give_way(); }
 
