@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from msa_ops._version import __version__
 from msa_ops.registry.errors import BackendLoadError
 
-VERBS = ("list", "explain", "bench", "compare", "roofline", "capacity", "generate", "demo")
+VERBS = ("list", "explain", "bench", "compare", "roofline", "capacity", "emulate", "generate", "demo")
 
 _MODULES = {"list": "list_ops"}
 BROKEN_PIPE = 141

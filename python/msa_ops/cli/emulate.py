@@ -1,0 +1,140 @@
+"""`msa-ops emulate`: runs an op's kernels on an emulated chip, compares with the reference and counts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from msa_ops.bench.check import Comparison, Reference
+    from msa_ops.emulator import Launch
+    from msa_ops.registry import OpSpec
+
+MOST_SCHEDULES = 1000
+SHOWN_OPCODES = 20
+
+
+def add_parser(verbs: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "emulate",
+        help="run an op's compiled kernels on an emulated chip",
+        description="Runs the kernels of one op on a chip that is emulated on the CPU, instruction by instruction, and "
+        "compares the results with the reference. Exit code: 0 right, 1 a wrong result or a fault of the kernel, 2 bad "
+        "input, or a kernel that this build does not hold.",
+    )
+    parser.add_argument("--op", required=True, metavar="OP")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="sizes and options of the case")
+    parser.add_argument("--backend", metavar="NAME", help="default: what the registry chooses on the chip")
+    parser.add_argument("--arch", default="sm_90a", metavar="CHIP", help="sm_90a, B200, ... (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument(
+        "--schedules", type=int, default=0, metavar="N", help="also under N random schedules (default %(default)s)"
+    )
+    parser.add_argument("--multiprocessors", type=int, metavar="N", help="of the chip; fewer are faster to emulate")
+    parser.add_argument("--report", action="store_true", help="print what the kernels did")
+    parser.add_argument("--json", metavar="FILE", help="write all counts")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from msa_ops.bench import workload
+    from msa_ops.bench.check import Reference
+    from msa_ops.emulator import EmulatorFault, emulate
+    from msa_ops.registry import STORE
+
+    if not 0 <= args.seed < 2**63:
+        raise ValueError(f"--seed: {args.seed}; accepted: 0 to 2^63 - 1")
+    if not 0 <= args.schedules <= MOST_SCHEDULES:
+        raise ValueError(f"--schedules: {args.schedules}; accepted: 0 to {MOST_SCHEDULES}")
+    (case,) = workload.single(args.op, args.set).cases
+    spec = STORE.op(args.op)
+
+    def fresh() -> Any:
+        return spec.generate(args.seed, device="cpu", **case.dims)
+
+    backend = args.backend or _chosen(spec, fresh(), args.arch)
+    reference = Reference.run(spec, fresh)
+    runs: list[dict[str, Any]] = []
+    launches: list[Launch] = []
+    for schedule in (None, *range(args.schedules)):
+        start = time.perf_counter()
+        name = "in turn" if schedule is None else f"random {schedule}"
+        with emulate(args.arch, seed=schedule, multiprocessors=args.multiprocessors) as chip:
+            try:
+                found = _check(reference, spec, backend)
+                problem = "; ".join(_outside(one) for one in found if not one.passed)
+            except EmulatorFault as fault:
+                problem = f"{fault}"
+        if schedule is None:
+            launches = chip.launches
+        if not chip.launches and not problem:
+            raise ValueError(f"--backend: {backend!r} of {args.op} launches no kernel on {chip.platform.arch}")
+        seconds = time.perf_counter() - start
+        instructions = sum(launch.report.total_warp_instructions for launch in chip.launches)
+        runs.append({"schedule": name, "right": not problem, "problem": problem, "launches": _described(chip.launches)})
+        print(
+            f"{case.name} {backend} on {chip.platform.arch}, {name}: {problem or 'right'} "
+            f"({len(chip.launches)} launches, {instructions:,} warp instructions, {seconds:.1f} s)"
+        )
+    if args.report:
+        print(report(launches))
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"case": case.name, "backend": backend, "arch": args.arch, "runs": runs}, file, indent=1)
+            file.write("\n")
+    return 0 if all(one["right"] for one in runs) else 1
+
+
+def _chosen(spec: OpSpec, args: Any, arch: str) -> str:
+    """The backend that the registry chooses on the chip. Raises NoBackendError."""
+    from msa_ops.registry import parse_platform
+    from msa_ops.registry.overrides import AUTOMATIC
+    from msa_ops.registry.selection import SELECTOR
+
+    return SELECTOR.choose(spec.name, parse_platform(arch), AUTOMATIC, lambda: spec.facts(args)).name
+
+
+def _check(reference: Reference, spec: OpSpec, backend: str) -> list[Comparison]:
+    return reference.check(spec, backend)
+
+
+def _outside(one: Comparison) -> str:
+    return f"{one.name}: {one.outside:,} of {one.elements:,} elements wrong, by up to {one.max_abs_error:g}"
+
+
+def _described(launches: list[Launch]) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    return [{"kernel": launch.kernel, **asdict(launch.report)} for launch in launches]
+
+
+def report(launches: list[Launch]) -> str:
+    """Tables of what the kernels did: one row a launch, then the most frequent opcodes of all."""
+    from msa_ops.cli.table import format_table
+
+    rows = [
+        [
+            launch.kernel,
+            f"{launch.report.total_warp_instructions:,}",
+            f"{launch.report.global_bytes_read:,}",
+            f"{launch.report.global_bytes_written:,}",
+            ", ".join(f"{kind} {flops:,}" for kind, flops in launch.report.matrix_flops.items()) or "-",
+        ]
+        for launch in launches
+    ]
+    opcodes: Counter[str] = Counter()
+    for launch in launches:
+        opcodes.update(launch.report.warp_instructions)
+    total = max(1, opcodes.total())
+    frequent = [[name, f"{n:,}", f"{n / total:.1%}"] for name, n in opcodes.most_common(SHOWN_OPCODES)]
+    return "\n".join(
+        [
+            "",
+            format_table(["kernel", "warp instructions", "bytes read", "bytes written", "matrix flops"], rows),
+            "",
+            format_table(["opcode", "warp instructions", "share"], frequent),
+        ]
+    )

@@ -1,0 +1,62 @@
+"""`msa-ops emulate`: verdicts, counts, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from msa_ops import _C
+from msa_ops.cli.main import main
+
+CASE = ["emulate", "--op", "quantize_nvfp4", "--set", "rows=3", "--set", "columns=64"]
+
+
+def needs_kernels() -> None:
+    if not any(name.startswith("quantize_nvfp4__") and arch == "sm_90a" for name, arch in _C.compiled_kernels()):
+        pytest.skip("this build of msa_ops holds no kernels")
+
+
+def test_right_result_with_report_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs_kernels()
+    file = tmp_path / "counts.json"
+    assert main([*CASE, "--schedules", "2", "--report", "--json", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("quantize_nvfp4[columns=64,rows=3] cute_sm90 on sm_90a, in turn: right (1 launches, ")
+    assert [line.split(": right")[0].split(", ")[-1] for line in lines[:3]] == ["in turn", "random 0", "random 1"]
+    assert any(line.startswith("mov.b32 ") for line in lines)
+    found = json.loads(file.read_text())
+    assert [one["right"] for one in found["runs"]] == [True] * 3
+    (launch,) = found["runs"][0]["launches"]
+    assert launch["global_bytes_read"] == 3 * 64 * 2 and launch["global_bytes_written"] == 3 * (32 + 4)
+
+
+def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    needs_kernels()
+    from msa_ops.emulator import kernel_text
+
+    honest = kernel_text.ptx
+    monkeypatch.setattr(kernel_text, "ptx", lambda name: honest(name).replace("st.global.b8", "// st.global.b8"))
+    assert main(CASE) == 1
+    assert "scales: 12 of 12 elements wrong" in capsys.readouterr().out
+    monkeypatch.setattr(kernel_text, "ptx", lambda name: honest(name).replace("shl.b64", "add.s64"))
+    assert main(CASE) == 1
+    assert "misaligned: read of 16 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--op", "nonsense"], "unknown op 'nonsense'"),
+        (["--op", "rms_norm", "--backend", "reference"], "--backend: 'reference' of rms_norm launches no kernel"),
+        (["--op", "rms_norm"], "rms_norm: no backend can serve this call on sm_90a"),
+        (["--op", "rms_norm", "--arch", "sm_1"], "unknown chip 'sm_1'"),
+        (["--op", "rms_norm", "--backend", "reference", "--arch", "cpu"], "arch: 'cpu'; accepted: sm_90a"),
+        (["--op", "rms_norm", "--schedules", "-1"], "--schedules: -1; accepted: 0 to 1000"),
+        (["--op", "rms_norm", "--seed", "-1"], "--seed: -1; accepted:"),
+    ],
+)
+def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulate", *arguments]) == 2
+    assert message in capsys.readouterr().err
