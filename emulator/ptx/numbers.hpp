@@ -119,4 +119,21 @@ inline std::uint16_t half_from_e4m3(std::uint8_t bits) {
   return half_from((bits & 0x80) != 0 ? -magnitude : magnitude);
 }
 
+// -0 is below +0. Without `nan` a NaN gives way to a number; two of them, or with it any, give the one NaN.
+template <bool nan>
+bool extreme_is_nan(float a, float b) {
+  return nan ? std::isnan(a) || std::isnan(b) : std::isnan(a) && std::isnan(b);
+}
+inline bool below(float a, float b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
+template <bool nan>
+float lesser(float a, float b) {
+  if (extreme_is_nan<nan>(a, b)) return bit_cast<float>(kNan32);
+  return std::isnan(a) || below(b, a) ? b : a;
+}
+template <bool nan>
+float greater(float a, float b) {
+  if (extreme_is_nan<nan>(a, b)) return bit_cast<float>(kNan32);
+  return std::isnan(a) || below(a, b) ? b : a;
+}
+
 }  // namespace msa_ops::emulator::ptx

@@ -43,24 +43,10 @@ float absolute(float a) { return canonical(std::fabs(in<ftz>(a))); }
 template <bool ftz>
 float negate(float a) { return canonical(-in<ftz>(a)); }
 
-// -0 is below +0. Without `nan` a NaN gives way to a number; two of them, or with it any, give the one NaN.
-template <bool nan>
-bool first_is_nan_result(float a, float b) {
-  return nan ? std::isnan(a) || std::isnan(b) : std::isnan(a) && std::isnan(b);
-}
-inline bool below(float a, float b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
 template <bool ftz, bool nan>
-float minimum(float a, float b) {
-  a = in<ftz>(a), b = in<ftz>(b);
-  if (first_is_nan_result<nan>(a, b)) return bit_cast<float>(kNan32);
-  return std::isnan(a) || below(b, a) ? b : a;
-}
+float minimum(float a, float b) { return lesser<nan>(in<ftz>(a), in<ftz>(b)); }
 template <bool ftz, bool nan>
-float maximum(float a, float b) {
-  a = in<ftz>(a), b = in<ftz>(b);
-  if (first_is_nan_result<nan>(a, b)) return bit_cast<float>(kNan32);
-  return std::isnan(a) || below(a, b) ? b : a;
-}
+float maximum(float a, float b) { return greater<nan>(in<ftz>(a), in<ftz>(b)); }
 
 template <bool ftz>
 void add_fp32(Forms& forms) {

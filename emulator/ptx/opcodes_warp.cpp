@@ -1,8 +1,11 @@
 // Instructions in which the lanes of a warp see each other.
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <type_traits>
 
 #include "lanes.hpp"
+#include "numbers.hpp"
 #include "opcodes.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -137,18 +140,32 @@ T bit_or(T a, T b) { return a | b; }
 template <typename T>
 T bit_xor(T a, T b) { return a ^ b; }
 
-template <typename T, T (*function)(T, T)>
+template <typename T>
+T same(T a) { return a; }
+inline float magnitude(float a) { return std::fabs(a); }
+
+template <typename T, T (*function)(T, T), T (*prepare)(T) = same<T>>
 void redux(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const T* a = warp.row<T>(i.operands[1]);
   T values[kLanes];
   for_groups(warp, i.operands[2], lanes, [&](Mask group) {
     const auto first = static_cast<unsigned>(__builtin_ctz(group));
-    T total = a[first];
-    for_lanes(group & (group - 1), [&](unsigned lane) { total = function(total, a[lane]); });
+    T total = prepare(a[first]);
+    if constexpr (std::is_floating_point_v<T>) total = function(total, total);  // the one NaN
+    for_lanes(group & (group - 1), [&](unsigned lane) { total = function(total, prepare(a[lane])); });
     for_lanes(group, [&](unsigned lane) { values[lane] = total; });
   });
   T* out = warp.out<T>(i.operands[0]);
   for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
+}
+
+template <bool nan>
+void add_float_redux(Forms& forms, const std::string& tail) {
+  using F = float;
+  forms.push_back({"redux.sync.min" + tail + ".f32", "=4 4 4", redux<F, lesser<nan>>});
+  forms.push_back({"redux.sync.max" + tail + ".f32", "=4 4 4", redux<F, greater<nan>>});
+  forms.push_back({"redux.sync.min.abs" + tail + ".f32", "=4 4 4", redux<F, lesser<nan>, magnitude>});
+  forms.push_back({"redux.sync.max.abs" + tail + ".f32", "=4 4 4", redux<F, greater<nan>, magnitude>});
 }
 
 void warp_sync(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -180,6 +197,8 @@ void add_warp_forms(Forms& forms) {
   forms.push_back({"redux.sync.min.s32", "=4 4 4", redux<S, least<S>>});
   forms.push_back({"redux.sync.max.u32", "=4 4 4", redux<U, greatest<U>>});
   forms.push_back({"redux.sync.max.s32", "=4 4 4", redux<S, greatest<S>>});
+  add_float_redux<false>(forms, "");
+  add_float_redux<true>(forms, ".NaN");
   forms.push_back({"redux.sync.and.b32", "=4 4 4", redux<U, bit_and<U>>});
   forms.push_back({"redux.sync.or.b32", "=4 4 4", redux<U, bit_or<U>>});
   forms.push_back({"redux.sync.xor.b32", "=4 4 4", redux<U, bit_xor<U>>});

@@ -67,7 +67,9 @@ def _address(pointer: int, size: int) -> list[str]:
 
 
 def run(body: str, *arrays: NDArray[np.generic], threads: int = 32, blocks: int = 1, declarations: str = "",
-        shared_memory: int = 0, max_instructions: int = 100_000) -> Report:  # fmt: skip
+        shared_memory: int = 0, max_instructions: int = 100_000, target: str = "sm_90a") -> Report:  # fmt: skip
     """Runs a kernel of such a body on these arrays."""
-    text = kernel(body, len(arrays), declarations)
-    return run_ptx(text, "k", blocks, threads, list(arrays), shared_memory, max_instructions=max_instructions)
+    text = kernel(body, len(arrays), declarations).replace(".target sm_90a", f".target {target}")
+    return run_ptx(
+        text, "k", blocks, threads, list(arrays), shared_memory, max_instructions=max_instructions, chip=target
+    )

@@ -12,10 +12,10 @@ OUT = "shl.b64 %rd16, %rd15, 2; add.s64 %rd16, %rd16, %rd1; st.global.b32 [%rd16
 IN = "shl.b64 %rd17, %rd15, 2; add.s64 %rd17, %rd17, %rd0; ld.global.b32 %r8, [%rd17];\n"
 
 
-def lanes(body: str, data: np.ndarray, threads: int = 32) -> np.ndarray:
+def lanes(body: str, data: np.ndarray, threads: int = 32, target: str = "sm_90a") -> np.ndarray:
     """%r8 holds the lane's element of data; the body leaves a result in %r9."""
     out = np.zeros(threads, np.uint32)
-    run(IN + body + "\n" + OUT, data.view(np.uint32), out, threads=threads)
+    run(IN + body + "\n" + OUT, data.view(np.uint32), out, threads=threads, target=target)
     return out
 
 
@@ -62,6 +62,27 @@ def test_redux(name: str) -> None:
     expected = function.reduce(values, dtype=values.dtype)
     got = lanes(f"redux.sync.{name} %r9, %r8, -1;", DATA).view(values.dtype)
     assert (got == expected).all()
+
+
+FLOATS = np.concatenate(
+    [np.array([np.nan, -np.inf, 0.0, -0.0, 1e-40], np.float32), np.linspace(-9, 7, 27, dtype=np.float32)]
+)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "min.abs", "max.abs"])
+@pytest.mark.parametrize("nan", [False, True])
+def test_redux_of_floats(name: str, nan: bool) -> None:
+    values = np.abs(FLOATS) if "abs" in name else FLOATS
+    function = np.minimum if name.startswith("min") else np.maximum
+    opcode = f"redux.sync.{name}{'.NaN' if nan else ''}.f32"
+    got = lanes(f"{opcode} %r9, %r8, -1;", FLOATS.view(np.uint32), target="sm_100a")
+    expected = np.float32(np.nan) if nan else function.reduce(values[1:])
+    assert (got == (np.uint32(0x7FFFFFFF) if nan else expected.view(np.uint32))).all()
+    zeros = np.array([0.0, -0.0] * 16, np.float32)
+    got = lanes(f"{opcode} %r9, %r8, -1;", zeros.view(np.uint32), target="sm_100a")
+    assert (got == (0x80000000 if name == "min" else 0)).all()
+    nans = np.full(32, 0xFFC00001, np.uint32)
+    assert (lanes(f"{opcode} %r9, %r8, -1;", nans, target="sm_100a") == 0x7FFFFFFF).all()
 
 
 @pytest.mark.parametrize("limit", [0, 5, 32])
