@@ -19,6 +19,7 @@ from msa_ops.flydsl.common import lanes, memory
 from msa_ops.flydsl.common.control import either, loop, repeat, when
 from msa_ops.flydsl.common.intrinsics import anew, maxnum_fast
 from msa_ops.flydsl.indexer import keys, ranking, work
+from msa_ops.flydsl.indexer.choosing import choose, pair_of
 from msa_ops.flydsl.indexer.gfx950_scan_configs import ARGUMENTS, CARRIED, Config
 
 from msa_ops.build.flydsl_adapter import compiler, fx, rocdl
@@ -68,15 +69,18 @@ def scan(config: Config, arguments: dict) -> None:
     keys.fill_table(a.lds, a.at["table"], a.thread, config.threads)
     lanes.barrier()
 
-    total = total_work(a)
+    lengths = a.late.now(*LENGTHS)
+    request = work.request_work(lengths, a.thread, config.columns)
+    before, pieces = prefix(a, request[0])
+    threads = fx.Int32(config.threads)
+    total = pieces + either(lengths.batch > threads, lambda: later_work(a, lengths), lambda: fx.Int32(0))
     groups = a.late.groups
     begin = work.run_begin(a.group, total, groups)
     end = work.run_begin(a.group + fx.Int32(1), total, groups)
 
     def window(state):
-        first_request, base = state
-        request = work.request_work(a.late.now(*LENGTHS), first_request + a.thread, config.columns)
-        before, pieces = prefix(a, request[0])
+        """As many requests as there are threads: one each."""
+        first_request, base, before, pieces, request = state
         mine = base + before
         for name, value in zip(("begin", "pages", "first", "tokens", "length"), [mine, *request[1:]], strict=True):
             a.lds.store(a.thread << fx.Int32(2), value, a.at[name])
@@ -91,21 +95,28 @@ def scan(config: Config, arguments: dict) -> None:
 
         repeat(lambda low: low < stop, work.larger(begin, base), segment)
         lanes.barrier()
-        return [first_request + fx.Int32(config.threads), base + pieces]
+        first_request = first_request + threads
 
-    repeat(lambda s: (s[0] < a.late.batch) & (s[1] < end), [fx.Int32(0), fx.Int32(0)], window)
+        def following():
+            request = work.request_work(a.late.now(*LENGTHS), first_request + a.thread, config.columns)
+            return [*prefix(a, request[0]), request]
+
+        more = (first_request < a.late.batch) & (base + pieces < end)
+        nothing = [fx.Int32(0), fx.Int32(0), [fx.Int32(0)] * 5]
+        return [first_request, base + pieces, *either(more, following, lambda: nothing)]
+
+    start = [fx.Int32(0), fx.Int32(0), before, pieces, request]
+    repeat(lambda s: (s[0] < a.late.batch) & (s[1] < end), start, window)
 
 
-def total_work(a):
-    """Pieces of all requests."""
-
-    lengths = a.late.now(*LENGTHS)
+def later_work(a, lengths):
+    """Pieces of all requests but the first window's."""
 
     def add(i, total):
         return total + work.request_work(lengths, i + a.thread, a.config.columns)[0]
 
-    mine = loop(fx.Int32(0), lengths.batch, fx.Int32(a.config.threads), fx.Int32(0), add)
-    return prefix(a, mine)[1]
+    threads = fx.Int32(a.config.threads)
+    return prefix(a, loop(threads, lengths.batch, threads, fx.Int32(0), add))[1]
 
 
 def prefix(a, value):
@@ -166,13 +177,6 @@ def run_segment(a, first_request, begin, end, low, stop):
     return upto
 
 
-def pair_of(a, s, column):
-    """(query token of the request, head) of a column of the tile."""
-    pair = s.tile * fx.Int32(a.config.columns) + column
-    token = work.quotient(pair, s.num_heads)
-    return token, pair - token * s.num_heads
-
-
 def load_queries(a, s):
     """For each 16 columns the lane's eight words of its column's query, and the last position that it sees.
 
@@ -225,36 +229,45 @@ def score(a, s, queries, last_visible, seen_by_all, page_begin, page_end) -> Non
         def block_at(i):
             return first + (batch + i) * step
 
-        def base_of(i):
-            # Keys of the first page stand in for those of a page that does not exist; the result is not used.
-            page = work.larger(lanes.read_lane(ids, i), fx.Int32(0))
-            return lanes.uniform64(index_cache + fx.Int64(page) * page_stride)
+        def page_at(i):
+            return lanes.read_lane(ids, i)
 
-        def finish(i, best):
-            exists = lanes.read_lane(ids, i) >= fx.Int32(0)
-            write_scores(a, best, exists, block_at(i) - page_begin)
+        def base_of(page):
+            # Keys of the first page stand in for those of a page that does not exist; the result is not used.
+            return lanes.uniform64(index_cache + fx.Int64(work.larger(page, fx.Int32(0))) * page_stride)
+
+        def finish(i, page, best):
+            write_scores(a, best, page >= fx.Int32(0), block_at(i) - page_begin)
 
         # Pages that all columns see whole, but for the last one: no masks, and the next page is on its way.
         full = (seen_by_all + fx.Int32(1)) >> fx.Int32(7)  # blocks that all see whole
         early = work.quotient(work.larger(full - block_at(fx.Int32(0)), fx.Int32(0)) + step - fx.Int32(1), step)
         early = work.smaller(early, here - fx.Int32(1))
 
-        def stream(i, parts):
-            following = keys.PageLoader(base_of(i + fx.Int32(1)), code_offset, scale_offset)
-            best, parts = score_page(a, queries, parts, None, following.part)
-            finish(i, best)
-            return parts
+        def stream(i, state):
+            page, parts = state
+            following = page_at(i + fx.Int32(1))
+            loader = keys.PageLoader(base_of(following), code_offset, scale_offset)
+            best, parts = score_page(a, queries, parts, None, loader.part)
+            finish(i, page, best)
+            return [following, parts]
 
-        parts = loop(fx.Int32(0), early, fx.Int32(1), whole_page(base_of(fx.Int32(0))), stream)
+        page = page_at(fx.Int32(0))
+        state = loop(fx.Int32(0), early, fx.Int32(1), [page, whole_page(base_of(page))], stream)
 
-        def careful(i, parts):
+        def careful(i, state):
+            page, parts = state
             limits = [limit - (block_at(i) << fx.Int32(7)) for limit in last_visible]
             best, _ = score_page(a, queries, parts, limits, None)
-            finish(i, best)
-            more = i + fx.Int32(1) < here
-            return either(more, lambda: whole_page(base_of(i + fx.Int32(1))), lambda: parts)
+            finish(i, page, best)
 
-        loop(early, here, fx.Int32(1), parts, careful)
+            def following():
+                page = page_at(i + fx.Int32(1))
+                return [page, whole_page(base_of(page))]
+
+            return either(i + fx.Int32(1) < here, following, lambda: state)
+
+        loop(early, here, fx.Int32(1), state, careful)
         return fx.Int32(0)
 
     loop(fx.Int32(0), count, fx.Int32(lanes.WAVE), fx.Int32(0), run)
@@ -315,87 +328,6 @@ def write_scores(a, best, exists, row) -> None:
         quarter < fx.Int32(len(best)),
         lambda: a.lds.store(at << fx.Int32(2), found, a.at["keys"]),
     )
-
-
-def choose(a, s, page_begin, page_end, carried, last) -> None:
-    """Chooses for each column of the tile among the chunk's blocks and those carried along; a wave a column.
-
-    The table's row of a column holds the keys of the chunk behind those carried along. carried: whether this is not
-    the request's first chunk here. last: whether it is the last one.
-    """
-    c = a.config
-    topk, init_blocks, local_blocks, max_blocks = (
-        getattr(a.late, name) for name in ("topk", "init_blocks", "local_blocks", "max_blocks")
-    )
-
-    def column_of(column, _):
-        lane = anew(a.lane)
-        token, head = pair_of(a, s, column)
-        seen = s.position + token
-        visible = (seen < fx.Int32(0)).select(fx.Int32(0), (seen >> fx.Int32(7)) + fx.Int32(1))
-        visible = work.smaller(visible, max_blocks)
-        fresh = work.clamp(visible - page_begin, fx.Int32(0), page_end - page_begin)
-        # Those before this chunk that the column saw, as many as were kept; of a first chunk none.
-        before = work.clamp(work.smaller(visible, page_begin) - s.page_begin, fx.Int32(0), topk)
-        kept = (carried > fx.Int32(0)).select(before, fx.Int32(0))
-        row = column * fx.Int32(4 * c.row) + ((fx.Int32(CARRIED) - kept) << fx.Int32(2))
-        names = column * fx.Int32(4 * CARRIED)
-        number = kept + fresh
-        found, ids = [], []
-        for i in range(c.chunks):
-            at = fx.Int32(64 * i) + lane
-
-            def read(at=at, i=i):
-                key = a.lds.load(row + (at << fx.Int32(2)), fx.Uint32, 1, a.at["keys"])
-                block = page_begin + at - kept
-                final = ranking.key_of_block(key, block, visible, init_blocks, local_blocks)
-                if i:
-                    return [final, block]
-                old = at < kept
-
-                def taken_along():
-                    return a.lds.load(names + (at << fx.Int32(2)), fx.Int32, 1, a.at["carried"])
-
-                return [old.select(key, final), either(old, taken_along, lambda: block)]
-
-            key, block = either(at < number, read, lambda: [fx.Uint32(0), fx.Int32(0)])
-            found.append(key)
-            ids.append(block)
-        low, ties = ranking.threshold(found, topk)
-        places, written = ranking.places(found, low, ties)
-        output = fx.Int64(s.first + token) * a.late.out_token_stride + fx.Int64(head) * a.late.out_head_stride
-        result = a.late.block_ids + output * fx.Int64(4)
-        entry = ((a.group * fx.Int32(2) + s.side) * fx.Int32(c.columns) + column) * topk
-        listed = a.late.workspace + fx.Int64(entry) * fx.Int64(8)
-
-        def put(place, block, key):
-            at = fx.Int64(place)
-
-            def to_memory():
-                def to_result():
-                    memory.store(result + at * fx.Int64(4), block)
-
-                def to_list():
-                    memory.store(listed + at * fx.Int64(8), [fx.Uint32(block), key])
-
-                when(s.direct, to_result)
-                when(~s.direct, to_list)
-
-            def to_row():
-                kept_row = column * fx.Int32(4 * c.row) + ((fx.Int32(CARRIED) - written + place) << fx.Int32(2))
-                a.lds.store(kept_row, key, a.at["keys"])
-                a.lds.store(names + (place << fx.Int32(2)), block, a.at["carried"])
-
-            when(last, to_memory)
-            when(~last, to_row)
-
-        for place, block, key in zip(places, ids, found, strict=True):
-            when(place >= fx.Int32(0), lambda place=place, block=block, key=key: put(place, block, key))
-        rest = written + lane
-        when(last & (rest < topk), lambda: put(rest, fx.Int32(-1), fx.Uint32(0)))
-        return fx.Int32(0)
-
-    loop(a.wave, s.columns, fx.Int32(c.waves), fx.Int32(0), column_of)
 
 
 def trace(config: Config):
