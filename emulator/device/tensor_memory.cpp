@@ -33,6 +33,8 @@ void TensorMemory::start() {
   last_allocation_ = 0;
   may_allocate_ = true;
   group_ = 0;
+  wanted_ = 0;
+  granted_ = -1;
 }
 
 void TensorMemory::finish() const {
@@ -50,6 +52,30 @@ int TensorMemory::allocate(unsigned columns) {
     return static_cast<int>(first * kUnit);
   }
   return -1;
+}
+
+int TensorMemory::allocate_with(TensorMemory& peer, unsigned columns) {
+  if (granted_ >= 0) {
+    const int first = granted_;
+    granted_ = -1;
+    return first;
+  }
+  wanted_ = columns;
+  if (peer.wanted_ == 0) return -1;
+  if (peer.wanted_ != columns) {
+    fail(std::to_string(columns) + " columns, of which the other block of the pair wants " + std::to_string(peer.wanted_));
+  }
+  const int first = allocate(columns);
+  if (first < 0) return -1;
+  const int other = peer.allocate(columns);
+  if (other != first) {
+    deallocate(static_cast<unsigned>(first), columns);
+    if (other >= 0) fail("the blocks of a pair have allocated differently before");
+    return -1;
+  }
+  wanted_ = peer.wanted_ = 0;
+  peer.granted_ = first;
+  return first;
 }
 
 void TensorMemory::deallocate(unsigned first, unsigned columns) {

@@ -27,6 +27,8 @@ class TensorMemory {
   // The first column of so many free ones beside each other, or -1 if there are none now. Violation if the block has
   // given up its right to allocate.
   int allocate(unsigned columns);
+  // The same in this block and its peer at once: both ask, and go on when both have asked. -1: not yet.
+  int allocate_with(TensorMemory& peer, unsigned columns);
   void deallocate(unsigned first, unsigned columns);
   void relinquish();
   void use_group(unsigned blocks);  // Violation if the block has used groups of another size
@@ -69,6 +71,8 @@ class TensorMemory {
   std::uint32_t last_allocation_ = 0;
   bool may_allocate_ = true;
   unsigned group_ = 0;
+  unsigned wanted_ = 0;  // columns that the block asked for and its peer has not
+  int granted_ = -1;     // first column of what the peer has allocated for both
   Ordering& ordering_;
   const Program& program_;
 };

@@ -33,7 +33,8 @@ void alloc(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   use_cta_group(warp, group);
   const unsigned columns = columns_of(warp, i.operands[1], exclusive);
-  const int first = warp.block().tensor_memory().allocate(columns);
+  TensorMemory& memory = warp.block().tensor_memory();
+  const int first = group == 2 ? memory.allocate_with(peer_of(warp).tensor_memory(), columns) : memory.allocate(columns);
   if (first < 0) return warp.wait_for_tensor_memory();
   const std::uint64_t address = address_of(warp, i.operands[0], 0, i.offset, i.form->memory);
   const SharedPlace where = shared_place(warp, address, i.form->memory, 0);

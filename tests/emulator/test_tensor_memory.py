@@ -363,6 +363,23 @@ def test_older_chips_have_none() -> None:
         run_ptx(text, "k", 1, 32, [np.zeros(1, np.uint32)])
 
 
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_allocation_of_a_pair_waits_for_both(seed: int | None) -> None:
+    """The first block goes on when the second one, which is late, has asked too."""
+    text = text_of("st.global.b32 [%rd2], %r2; DONE").replace("cta_group::1", "cta_group::2")
+    late = (
+        "mov.u32 %r20, %cluster_ctarank; setp.eq.u32 %p5, %r20, 1; mov.b32 %r21, 3000; @!%p5 bra READY;\n"
+        "LATE: sub.u32 %r21, %r21, 1; setp.ne.u32 %p6, %r21, 0; @%p6 bra LATE;\nREADY:\n@%p0 tcgen05.alloc"
+    )
+    arrays = [np.zeros(128, np.uint32), np.full(128, 9, np.uint32)]
+    run_ptx(text.replace("@%p0 tcgen05.alloc", late), "k", 2, 128, arrays, cluster=2, chip=CHIP, seed=seed)
+    assert (arrays[1] == 0).all()
+    leave = "mov.u32 %r20, %cluster_ctarank; setp.eq.u32 %p5, %r20, 1; @%p5 ret;\n@%p0 tcgen05.alloc"
+    alone = text.replace("@%p0 tcgen05.alloc", leave)
+    with pytest.raises(EmulatorFault, match="deadlock"):
+        run_ptx(alone, "k", 2, 128, arrays, cluster=2, chip=CHIP, seed=seed)
+
+
 def test_all_columns_for_one_block() -> None:
     """576 columns of Rubin, exclusively."""
     text = text_of("", 576, "sm_107a").replace("tcgen05.alloc.", "tcgen05.alloc.exclusive.")
