@@ -43,6 +43,8 @@ struct DriverRuntime::Functions {
   int (*kernel_get_attribute)(int*, int, void*, int);
   int (*kernel_set_attribute)(int, int, void*, int);
   int (*launch_kernel_ex)(const DriverLaunchConfig*, void*, void**, void**);
+  int (*tensor_map_encode_tiled)(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
+                                 const std::uint32_t*, const std::uint32_t*, int, int, int, int);
   std::array<std::atomic<void*>, kMaxDevices> contexts{};
   std::mutex mutex;  // guards libraries and the loading of kernels
   std::map<const void*, void*> libraries;  // code -> CUlibrary
@@ -78,6 +80,7 @@ DriverRuntime::DriverRuntime() : f_(std::make_unique<Functions>()) {
   f_->load(f_->kernel_get_attribute, "cuKernelGetAttribute");
   f_->load(f_->kernel_set_attribute, "cuKernelSetAttribute");
   f_->load(f_->launch_kernel_ex, "cuLaunchKernelEx");
+  f_->load(f_->tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   check(f_->init(0), "cuInit", *this);
 }
 
@@ -127,6 +130,13 @@ int DriverRuntime::launch(const LaunchConfig& config, KernelImage& kernel, void*
       config.num_attributes,
   };
   return f_->launch_kernel_ex(&driver_config, handle, parameters, nullptr);
+}
+
+int DriverRuntime::tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* address, const std::uint64_t* sizes,
+                                           const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                                           int interleave, int swizzle, int l2_promotion, int fill) {
+  return f_->tensor_map_encode_tiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
+                                     l2_promotion, fill);
 }
 
 std::string DriverRuntime::describe(int status) {

@@ -1,10 +1,12 @@
 #include "emulator_runtime.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
 #include "ptx/execute.hpp"
+#include "ptx/tensor_map.hpp"
 
 namespace msa_ops {
 namespace {
@@ -68,6 +70,44 @@ int EmulatorRuntime::launch(const LaunchConfig& config, KernelImage& kernel, voi
   } catch (...) {
     failure_ = std::current_exception();
     return kLaunchFailed;
+  }
+}
+
+int EmulatorRuntime::tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* address, const std::uint64_t* sizes,
+                                             const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                                             int interleave, int swizzle, int l2_promotion, int fill) {
+  using emulator::ptx::TensorMap;
+  using Type = TensorMap::Type;
+  // In the driver's order.
+  constexpr Type kTypes[] = {Type::kU8,   Type::kU16,      Type::kU32,  Type::kS32,       Type::kU64,   Type::kS64,
+                             Type::kF16,  Type::kF32,      Type::kF64,  Type::kBf16,      Type::kF32Flush,
+                             Type::kTf32, Type::kTf32Flush, Type::kB4x16, Type::kB4x16P64, Type::kB6x16P32};
+  constexpr std::pair<unsigned, TensorMap::Atomicity> kSwizzles[] = {
+      {0, TensorMap::Atomicity::k16}, {1, TensorMap::Atomicity::k16}, {2, TensorMap::Atomicity::k16},
+      {3, TensorMap::Atomicity::k16}, {3, TensorMap::Atomicity::k32}, {3, TensorMap::Atomicity::k32Flip8},
+      {3, TensorMap::Atomicity::k64}};
+  if (type < 0 || type >= static_cast<int>(std::size(kTypes)) || swizzle < 0 ||
+      swizzle >= static_cast<int>(std::size(kSwizzles)) || rank < 1 || rank > TensorMap::kMostDimensions) {
+    return kInvalidValue;
+  }
+  TensorMap made;
+  made.address = reinterpret_cast<std::uint64_t>(address);
+  made.rank = rank;
+  made.type = kTypes[type];
+  std::copy_n(sizes, rank, made.sizes.begin());
+  std::copy_n(strides, rank - 1, made.strides.begin() + 1);
+  std::copy_n(box, rank, made.box.begin());
+  std::copy_n(steps, rank, made.steps.begin());
+  made.interleave = static_cast<unsigned>(interleave);
+  made.swizzle = kSwizzles[swizzle].first;
+  made.atomicity = kSwizzles[swizzle].second;
+  made.nan_outside = fill != 0;
+  try {
+    made.encode(static_cast<std::byte*>(map), static_cast<unsigned>(l2_promotion));
+    return 0;
+  } catch (const std::invalid_argument&) {
+    failure_ = std::current_exception();
+    return kInvalidValue;
   }
 }
 

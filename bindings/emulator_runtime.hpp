@@ -26,6 +26,9 @@ class EmulatorRuntime : public Runtime {
   int kernel_get_attribute(int* value, int attribute, KernelImage& kernel, int device) override;
   int kernel_set_attribute(KernelImage& kernel, int attribute, int value, int device) override;
   int launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) override;
+  int tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* address, const std::uint64_t* sizes,
+                              const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                              int interleave, int swizzle, int l2_promotion, int fill) override;
   std::string describe(int status) override;
 
   // Host launchers are C and let no exception through: a launch that failed keeps it here and returns a status.

@@ -49,6 +49,11 @@ class Runtime {
   virtual int kernel_get_attribute(int* value, int attribute, KernelImage& kernel, int device) = 0;
   virtual int kernel_set_attribute(KernelImage& kernel, int attribute, int value, int device) = 0;
   virtual int launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) = 0;
+  // As cuTensorMapEncodeTiled.
+  virtual int tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* address,
+                                      const std::uint64_t* sizes, const std::uint64_t* strides,
+                                      const std::uint32_t* box, const std::uint32_t* steps, int interleave,
+                                      int swizzle, int l2_promotion, int fill) = 0;
   // Name and text of a CUresult.
   virtual std::string describe(int status) = 0;
 };

@@ -73,3 +73,10 @@ SEAM int _cudaKernelSetAttributeForDevice(msa_ops::KernelImage* kernel, int attr
 SEAM int _cudaLaunchKernelEx(const msa_ops::LaunchConfig* config, msa_ops::KernelImage* kernel, void** parameters) {
   return FORWARD(launch(*config, *kernel, parameters));
 }
+
+SEAM int _cuTensorMapEncodeTiled(void* map, int type, std::uint32_t rank, void* address, const std::uint64_t* sizes,
+                                 const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                                 int interleave, int swizzle, int l2_promotion, int fill) {
+  return FORWARD(tensor_map_encode_tiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
+                                         l2_promotion, fill));
+}

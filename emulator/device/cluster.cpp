@@ -19,8 +19,9 @@ WorkList::WorkList(const LaunchShape& shape) : shape_(shape) {
 }
 
 bool WorkList::take(std::array<unsigned, 3>& first_block) {
-  if (next_ == count_) return false;
+  if (next_ >= count_) return false;
   const std::uint64_t number = next_++;
+  if (number >= count_) return false;
   first_block = {static_cast<unsigned>(number % clusters_[0]) * shape_.cluster[0],
                  static_cast<unsigned>(number / clusters_[0] % clusters_[1]) * shape_.cluster[1],
                  static_cast<unsigned>(number / clusters_[0] / clusters_[1]) * shape_.cluster[2]};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,7 +29,8 @@ class WorkList {
  private:
   const LaunchShape& shape_;
   std::array<unsigned, 3> clusters_;
-  std::uint64_t next_ = 0, count_ = 1;
+  std::atomic<std::uint64_t> next_{0};
+  std::uint64_t count_ = 1;
 };
 
 class Cluster {

@@ -27,6 +27,11 @@ std::byte* GlobalMemory::at(std::uint64_t address, std::size_t bytes, bool write
   return range(address, bytes, bytes, write, lane);
 }
 
+std::atomic_flag* GlobalMemory::flag_of(std::uint64_t address) {
+  static std::atomic_flag flags[64];
+  return &flags[address / 16 % 64];
+}
+
 GlobalMemory GlobalMemory::with(const std::vector<Allocation>& more) const {
   std::vector<Allocation> all = allocations_;
   all.insert(all.end(), more.begin(), more.end());

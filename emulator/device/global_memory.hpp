@@ -1,6 +1,7 @@
 // The memory that kernels share with the host: allocations of the host, at their own addresses.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,13 +28,34 @@ class GlobalMemory {
   std::byte* at(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
   // The same for any number of bytes, and an alignment of its own.
   std::byte* range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  // From now on several threads of the host use it at once, each with a copy of its own.
+  void share() { is_shared_ = true; }
+  // Held while an atomic operation on an address is done; nothing unless threads share the memory.
+  class Lock {
+   public:
+    explicit Lock(std::atomic_flag* flag) : flag_(flag) {
+      while (flag_ != nullptr && flag_->test_and_set(std::memory_order_acquire)) {}
+    }
+    ~Lock() {
+      if (flag_ != nullptr) flag_->clear(std::memory_order_release);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    std::atomic_flag* flag_;
+  };
+  Lock lock(std::uint64_t address) const { return Lock(is_shared_ ? flag_of(address) : nullptr); }
+
   // These allocations and more.
   GlobalMemory with(const std::vector<Allocation>& more) const;
 
  private:
+  static std::atomic_flag* flag_of(std::uint64_t address);
   const Allocation* holder(std::uint64_t address, std::size_t bytes, bool write) const;
 
   std::vector<Allocation> allocations_;
+  bool is_shared_ = false;
   mutable std::size_t last_ = 0;  // where the previous access was
 };
 

@@ -1,10 +1,15 @@
 #include "grid.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cfenv>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cluster.hpp"
@@ -52,51 +57,133 @@ std::size_t most_resident(const Program& program, const LaunchShape& shape, cons
   return std::max<std::size_t>(1, std::max<std::size_t>(1, blocks) * chip.multiprocessors / shape.cluster_blocks());
 }
 
+// The clusters of one launch that one thread of the host runs.
+class GridRun {
+ public:
+  GridRun(const GridLaunch& launch, const RunOptions& options, WorkList& work, std::uint64_t seed)
+      : launch_(launch),
+        options_(options),
+        work_(work),
+        global_(*launch.global),
+        most_(std::max<std::size_t>(
+            1, most_resident(*launch.program, *launch.shape, *launch.chip) / std::max(1U, options.threads))),
+        generator_(seed) {
+    if (options.threads > 1) global_.share();
+  }
+
+  // Runs one cluster for a while; false if all that it could take have ended.
+  bool step(std::uint64_t& budget) {
+    if (!start_one() && resident_.empty()) return false;
+    if (at_ >= resident_.size()) at_ = 0;
+    std::uint64_t visit = kVisit;
+    if (options_.seed) {
+      // A few clusters at once, in turns of any length.
+      while (resident_.size() < std::min<std::size_t>(most_, 3) && start_one()) {}
+      at_ = static_cast<std::size_t>(generator_() % resident_.size());
+      visit = std::uint64_t{64} << generator_() % 10;
+    }
+    if (resident_[at_]->run(visit, budget)) {
+      idle_.push_back(resident_[at_]);
+      resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(at_));
+    } else {
+      ++at_;
+    }
+    return true;
+  }
+
+  void add_to(Counters& counters) const {
+    for (const auto& cluster : all_) cluster->add_to(counters);
+  }
+
+ private:
+  bool start_one() {
+    std::array<unsigned, 3> first{};
+    if (resident_.size() >= most_ || !work_.take(first)) return false;
+    if (idle_.empty()) {
+      RunOptions own = options_;
+      if (own.seed) own.seed = generator_();
+      all_.push_back(
+          std::make_unique<Cluster>(*launch_.program, *launch_.shape, *launch_.chip, global_, own, work_));
+      idle_.push_back(all_.back().get());
+    }
+    Cluster* cluster = idle_.back();
+    idle_.pop_back();
+    cluster->start(first);
+    resident_.push_back(cluster);
+    return true;
+  }
+
+  const GridLaunch& launch_;
+  const RunOptions& options_;
+  WorkList& work_;
+  GlobalMemory global_;
+  std::size_t most_;
+  std::mt19937_64 generator_;
+  std::vector<std::unique_ptr<Cluster>> all_;
+  std::vector<Cluster*> idle_, resident_;
+  std::size_t at_ = 0;
+};
+
+// Lanes compute under the default floating-point environment, whatever the caller's is.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
+
 }  // namespace
+
+void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& options) {
+  check("max_instructions", options.max_instructions, 1, UINT64_MAX);
+  check("threads", options.threads, 1, 1024);
+  std::vector<std::unique_ptr<WorkList>> work;
+  for (const GridLaunch& launch : launches) {
+    check_shape(*launch.program, *launch.shape, *launch.chip);
+    work.push_back(std::make_unique<WorkList>(*launch.shape));
+  }
+  std::mutex mutex;  // of counters and failure
+  std::exception_ptr failure;
+  std::atomic<bool> stop{false};
+  const auto run = [&](std::uint64_t worker) {
+    const DefaultArithmetic arithmetic;
+    try {
+      std::uint64_t budget = options.max_instructions;
+      std::vector<std::unique_ptr<GridRun>> runs;
+      for (std::size_t i = 0; i < launches.size(); ++i) {
+        const std::uint64_t seed = options.seed.value_or(0) + worker * 1'000'003 + i * 7919;
+        runs.push_back(std::make_unique<GridRun>(launches[i], options, *work[i], seed));
+      }
+      for (bool some = true; some && !stop;) {
+        some = false;
+        for (const auto& one : runs) some = one->step(budget) || some;
+      }
+      const std::lock_guard<std::mutex> lock(mutex);
+      for (std::size_t i = 0; i < launches.size(); ++i) runs[i]->add_to(*launches[i].counters);
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (!failure) failure = std::current_exception();
+      stop = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned worker = 1; worker < options.threads; ++worker) threads.emplace_back(run, worker);
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  for (const GridLaunch& launch : launches) ++launch.counters->launches;
+}
 
 void run_grid(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,
               const RunOptions& options, Counters& counters) {
-  check_shape(program, shape, chip);
-  check("max_instructions", options.max_instructions, 1, UINT64_MAX);
-  std::uint64_t budget = options.max_instructions;
-  WorkList work(shape);
-  std::vector<std::unique_ptr<Cluster>> all;
-  std::vector<Cluster*> idle, resident;
-  const std::size_t most = most_resident(program, shape, chip);
-  std::mt19937_64 generator(options.seed.value_or(0));
-  const auto start_one = [&] {
-    std::array<unsigned, 3> first{};
-    if (resident.size() == most || !work.take(first)) return false;
-    if (idle.empty()) {
-      RunOptions own = options;
-      if (own.seed) own.seed = generator();
-      all.push_back(std::make_unique<Cluster>(program, shape, chip, global, own, work));
-      idle.push_back(all.back().get());
-    }
-    Cluster* cluster = idle.back();
-    idle.pop_back();
-    cluster->start(first);
-    resident.push_back(cluster);
-    return true;
-  };
-  for (std::size_t at = 0; start_one() || !resident.empty();) {
-    if (at >= resident.size()) at = 0;
-    std::uint64_t visit = kVisit;
-    if (options.seed) {
-      // A few clusters at once, in turns of any length.
-      while (resident.size() < std::min<std::size_t>(most, 3) && start_one()) {}
-      at = static_cast<std::size_t>(generator() % resident.size());
-      visit = std::uint64_t{64} << generator() % 10;
-    }
-    if (resident[at]->run(visit, budget)) {
-      idle.push_back(resident[at]);
-      resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(at));
-    } else {
-      ++at;
-    }
-  }
-  for (const auto& cluster : all) cluster->add_to(counters);
-  ++counters.launches;
+  run_grids({{&program, &shape, &chip, &global, &counters}}, options);
 }
 
 }  // namespace msa_ops::emulator

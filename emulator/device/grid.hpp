@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "chip.hpp"
 #include "counters.hpp"
@@ -30,7 +31,21 @@ struct RunOptions {
   std::optional<std::uint64_t> seed{};
   // The order in which matrix instructions add products: without a seed k ascending, with one drawn from it.
   std::optional<std::uint64_t> sum_order{};
+  // Of the host, over which clusters are spread. With one the result is the same in every run.
+  unsigned threads = 1;
 };
+
+// One launch on one device.
+struct GridLaunch {
+  const Program* program;
+  const LaunchShape* shape;
+  const Chip* chip;
+  const GlobalMemory* global;  // what the device may use: its own memory, and that of peers
+  Counters* counters;
+};
+
+// Runs launches on several devices at the same time; each may wait for what others do in memory that they share.
+void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& options);
 
 // Runs the blocks of a launch; adds to `counters` at the end. Clusters start in order, x fastest; as many are resident
 // as the chip holds, and a further one starts when those that run wait for others or when they have ended. Throws

@@ -80,7 +80,9 @@ inline void SharedMemory::use_cell(Cell& cell, std::size_t at, AccessId access, 
         report(cell, cell.reads, verdict, at, writes, strong, asynchronous, false, lane);
       }
     }
-    cell.write = access;
+    // Atomics do not order each other: whoever comes after all must have seen all.
+    const bool beside = strong && cell.write != 0 && ordering_.record(cell.write).strong;
+    cell.write = beside ? ordering_.add(cell.write, access) : access;
     cell.reads = 0;
     cell.pc = ordering_.pc();
   } else if (cell.reads != access) {
@@ -94,8 +96,7 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
   using Verdict = Ordering::Verdict;
   if (start % 4 == 0 && bytes % 4 == 0) {
     // Neighbouring words mostly have the same past: what was found for one holds for the next.
-    Cell last;  // before this access
-    AccessId last_reads = 0;
+    Cell last, now;  // before this access, and after it
     bool is_known = false;
     for (std::size_t word = start / 4; word < (start + bytes) / 4; ++word) {
       Cell& cell = cells_[word];
@@ -109,15 +110,12 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
         }
         is_known = false;
       } else if (is_known && cell.write == last.write && cell.reads == last.reads) {
-        if (writes) {
-          cell = {access, 0, ordering_.pc()};
-        } else {
-          cell.reads = last_reads;
-        }
+        if (writes) cell = now;
+        else cell.reads = now.reads;
       } else {
         last = cell;
         use_cell<writes>(cell, word * 4, access, strong, asynchronous, lane);
-        last_reads = cell.reads;
+        now = cell;
         is_known = true;
       }
     }

@@ -5,8 +5,9 @@
 
 namespace msa_ops::emulator::ptx {
 
-void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
-             const Chip& chip, const GlobalMemory& global, const RunOptions& options, Counters& counters) {
+namespace {
+
+void prepare(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters, const Chip& chip) {
   if (!chip.runs(kernel.target())) {
     throw std::invalid_argument("kernel " + kernel.name() + ": compiled for " + kernel.target() + ", which " +
                                 chip.name + " does not run");
@@ -34,7 +35,25 @@ void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::st
                                 std::to_string(required[0]) + " x " + std::to_string(required[1]) + " x " +
                                 std::to_string(required[2]));
   }
+}
+
+}  // namespace
+
+void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters, const Chip& chip,
+             const GlobalMemory& global, const RunOptions& options, Counters& counters) {
+  prepare(kernel, shape, parameters, chip);
   run_grid(kernel, shape, chip, global.with(kernel.variables()), options, counters);
+}
+
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const Chip& chip,
+                        const RunOptions& options) {
+  std::vector<GridLaunch> launches;
+  for (DeviceLaunch& device : devices) {
+    prepare(*device.kernel, shape, device.parameters, chip);
+    device.global = device.global.with(device.kernel->variables());
+    launches.push_back({device.kernel, &shape, &chip, &device.global, &device.counters});
+  }
+  run_grids(launches, options);
 }
 
 }  // namespace msa_ops::emulator::ptx

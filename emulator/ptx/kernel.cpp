@@ -201,7 +201,8 @@ class Preparation {
     if (letter == 'v') return add_vector(term, destination);
     const bool wider = letter == 'w';
     const char digit = wider ? spec[destination ? 2 : 1] : letter;
-    const unsigned width = letter == 'p' ? kPredicateWidth : static_cast<unsigned>(digit - '0');
+    const unsigned width =
+        letter == 'p' ? kPredicateWidth : letter == 'q' ? 16 : static_cast<unsigned>(digit - '0');
     const std::vector<Term> single{term};
     const std::size_t elements = elements_of(spec);
     if (elements > 1 && term.kind != Term::Kind::kVector) fail("not a vector of " + std::to_string(elements));

@@ -55,6 +55,7 @@ const Forms& all_forms() {
              add_async_forms,
              add_cluster_forms,
              add_tensor_forms,
+             add_launch_forms,
          }) {
       add(*made);
     }

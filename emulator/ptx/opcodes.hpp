@@ -37,6 +37,7 @@ void add_mbarrier_forms(Forms& forms);
 void add_async_forms(Forms& forms);
 void add_cluster_forms(Forms& forms);
 void add_tensor_forms(Forms& forms);
+void add_launch_forms(Forms& forms);
 
 // All forms, by opcode ascending. `mov` of a vector has names of its own: "mov.b32 pack2", "mov.b32 unpack2".
 const Forms& all_forms();

@@ -1,6 +1,7 @@
 // Asynchronous copies between global and shared memory, and stores and reductions that signal an mbarrier.
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -183,6 +184,8 @@ class StoreBulk : public AsyncOperation {
   void write() override {
     std::byte* to = shared_to_ != nullptr ? shared_to_->bytes(shared_address_, taken_.size()) : to_;
     if (reduction_ != nullptr) {
+      static std::mutex mutex;  // threads of the host may reduce into the same global memory
+      const std::lock_guard<std::mutex> lock(mutex);
       reduction_(to, taken_.data(), taken_.size());
     } else if (mask_ != kWhole) {
       for (std::size_t at = 0; at < taken_.size(); ++at) {

@@ -50,10 +50,13 @@ void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes
     std::byte* place = access<Use::kUpdate>(warp, i, address, sizeof(T), space, lane);
     const bool global = space == MemorySpace::kGlobal ||
                         (space == MemorySpace::kGeneric && space_of(address) == MemorySpace::kGlobal);
-    T old;
-    std::memcpy(&old, place, sizeof(T));
-    const T now = function(lane, old);
-    std::memcpy(place, &now, sizeof(T));
+    {
+      const auto lock = warp.block().global().lock(address);
+      T old;
+      std::memcpy(&old, place, sizeof(T));
+      const T now = function(lane, old);
+      std::memcpy(place, &now, sizeof(T));
+    }
     if (space != MemorySpace::kGlobal && !global) note_undefined(warp, i, base, address, sizeof(T), lane);
     if (global) {
       warp.count_read(sizeof(T));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -132,7 +133,12 @@ class StoreTensor : public AsyncOperation {
   StoreTensor(Box box, SharedMemory& from, std::uint64_t address, Reduction reduction)
       : box_(std::move(box)), from_(from), address_(address), reduction_(reduction), taken_(box_.bytes()) {}
   void read() override { take_box(box_, from_.bytes(address_, box_.bytes()), address_, taken_.data()); }
-  void write() override { store_box(box_, taken_.data(), reduction_); }
+  void write() override {
+    static std::mutex mutex;  // threads of the host may reduce into the same global memory
+    std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+    if (reduction_ != nullptr) lock.lock();
+    store_box(box_, taken_.data(), reduction_);
+  }
 
  private:
   Box box_;

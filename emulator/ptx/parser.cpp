@@ -15,7 +15,7 @@ unsigned width_of_type(std::string_view type, int line) {
   if (type == ".pred") return kPredicateWidth;
   static const std::unordered_map<std::string_view, unsigned> widths{
       {".b8", 1},    {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2}, {".s16", 2}, {".f16", 2}, {".f16x2", 4},
-      {".b32", 4},   {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}};
+      {".b32", 4},   {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}, {".b128", 16}};
   const auto found = widths.find(type);
   if (found == widths.end()) throw Unsupported(std::string(type), line);
   return found->second;

@@ -382,6 +382,10 @@ void PtxWarp::branch(const Instruction& instruction, Mask taken) {
     path.next = instruction.target;
     return;
   }
+  if (instruction.form->opcode == "bra.uni") {
+    throw Violation{FaultKind::kDivergence, "the branch is said to be uniform; this lane does not take it",
+                    lowest(passed)};
+  }
   const std::uint32_t fallthrough = path.next;
   const std::uint32_t meet = instruction.reconvergence;
   std::uint32_t parent = path.id;

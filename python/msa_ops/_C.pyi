@@ -116,7 +116,23 @@ def emulate_ptx(
     chip: str = ...,
     seed: int | None = ...,
     sum_order: int | None = ...,
+    threads: int = ...,
 ) -> EmulatorCounters: ...
+def emulate_on_devices(
+    ptx: str,
+    entry: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    shared_memory: int,
+    parameters: Sequence[Sequence[bytes]],
+    allocations: Sequence[Sequence[tuple[int, int, bool, str]]],
+    max_instructions: int,
+    cluster: Sequence[int],
+    chip: str,
+    seed: int | None,
+    sum_order: int | None,
+    threads: int,
+) -> list[EmulatorCounters]: ...
 def emulate_launch(
     position: int,
     ptx: str,
@@ -126,6 +142,7 @@ def emulate_launch(
     chip: str = ...,
     seed: int | None = ...,
     sum_order: int | None = ...,
+    threads: int = ...,
 ) -> EmulatorCounters: ...
 def encode_tensor_map(
     type: int,

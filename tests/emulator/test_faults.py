@@ -211,6 +211,12 @@ CASES = {
         "DONE:",
         lane=12,
     ),
+    "uniform_branch": Case(
+        "divergence",
+        wrong="setp.lt.u32 %p1, %r0, 3;\n@%p1 bra.uni DONE; // here\nDONE:",
+        right="setp.lt.u32 %p1, %r0, 3;\n@%p1 bra DONE;\nDONE:",
+        lane=3,
+    ),
     "endless": Case(
         "limit",
         wrong="AGAIN:\nbra AGAIN; // here",

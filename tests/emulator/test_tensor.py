@@ -77,9 +77,7 @@ mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0;
 @%p0 fence.mbarrier_init.release.cluster;
 bar.sync 0;
 {before}
-@%p0 bra.uni ISSUE;
-bra.uni DONE;
-ISSUE:
+@!%p0 bra DONE;
 {copy}
 DONE:
 {after}

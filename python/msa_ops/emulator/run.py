@@ -55,6 +55,7 @@ def run_ptx(
     chip: str = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
+    threads: int = 1,
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -68,6 +69,7 @@ def run_ptx(
     cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a.
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
+    threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
@@ -92,8 +94,54 @@ def run_ptx(
             chip,
             seed,
             sum_order,
+            threads,
         )
     )
+
+
+def run_ptx_on_devices(
+    ptx: str,
+    entry: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Sequence[Any]],
+    shared_memory: int = 0,
+    tensors: Mapping[str, Any] | None = None,
+    peer_access: bool = True,
+    max_instructions: int = MAX_INSTRUCTIONS,
+    cluster: int | Sequence[int] = 1,
+    chip: str = "sm_90a",
+    seed: int | None = None,
+    sum_order: int | None = None,
+    threads: int = 1,
+) -> list[Report]:
+    """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
+
+    arguments: those of each device, whose tensors are its memory. tensors: memory that all devices may use.
+    peer_access: whether each device may also use the others' memory. The rest is as in `run_ptx`.
+    Returns the reports of the devices. Raises as `run_ptx`.
+    """
+    sizes = _C.ptx_parameters(ptx, entry)
+    if not arguments or any(len(own) != len(sizes) for own in arguments):
+        raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
+    own_memory = [_allocations(own, tensors) for own in arguments]
+    everything = [one for memory in own_memory for one in memory]
+    counters = _C.emulate_on_devices(
+        ptx,
+        entry,
+        _three("grid", grid),
+        _three("block", block),
+        shared_memory,
+        [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
+        [everything if peer_access else memory for memory in own_memory],
+        max_instructions,
+        _three("cluster", cluster),
+        chip,
+        seed,
+        sum_order,
+        threads,
+    )
+    return [report_of(one) for one in counters]
 
 
 def run_compiled(
