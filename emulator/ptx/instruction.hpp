@@ -37,11 +37,7 @@ enum class Order : std::uint8_t { kDefault, kRelaxed, kAcquire, kRelease, kAcqui
 struct Form {
   std::string opcode;
   // Operands in order, separated by blanks. A leading `=` marks a destination.
-<<<<<<< HEAD
-  //   p        predicate                 1 2 4 8  register of that many bytes, or an immediate
-=======
-  //   p        predicate       q of 16 bytes       2 4 8    register of that many bytes, or an immediate
->>>>>>> a2dd464 (Emulator: several threads of the host, several devices, cluster launch control, votes at barriers; planted mistakes with everything asynchronous)
+  //   p        predicate      q of 16 bytes      1 2 4 8  register of that many bytes, or an immediate
   //   w2 ...   register of at least that many bytes      v   memory operand: `count` registers of >= `element` bytes
   //   A        address; its offset is the instruction's
   //   S G T    address in shared, global, tensor memory, with an offset of its own

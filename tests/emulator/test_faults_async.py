@@ -3,6 +3,7 @@
 The twin passes under random schedules too, and so does the mistake get found: it does not hang on luck.
 """
 
+# ruff: noqa: E501 (programs, a line a step)
 from __future__ import annotations
 
 from dataclasses import dataclass
