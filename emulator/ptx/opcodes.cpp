@@ -78,7 +78,9 @@ const Forms& all_forms() {
          }) {
       add(arithmetic);
     }
-    for (Form& form : arithmetic) form.undefined = Form::Undefined::kSpreads;
+    for (Form& form : arithmetic) {
+      if (form.undefined == Form::Undefined::kRefused) form.undefined = Form::Undefined::kSpreads;
+    }
     made->insert(made->end(), arithmetic.begin(), arithmetic.end());
     std::sort(made->begin(), made->end(), [](const Form& a, const Form& b) { return a.opcode < b.opcode; });
     for (std::size_t i = 1; i < made->size(); ++i) {

@@ -13,6 +13,9 @@ template <typename Whole, typename Part>
 void pack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   constexpr unsigned count = sizeof(Whole) / sizeof(Part);
   Whole* out = warp.out<Whole>(i.operands[0]);
+  if (count == 2 && warp.any_undefined()) {
+    warp.note_halves(i.operands[0], warp.undefined(i.operands[1]), warp.undefined(i.operands[2]));
+  }
   for_lanes(lanes, [&](unsigned lane) {
     Whole value = 0;
     for (unsigned part = 0; part < count; ++part) {
@@ -26,6 +29,14 @@ template <typename Whole, typename Part>
 void unpack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   constexpr unsigned count = sizeof(Whole) / sizeof(Part);
   const Whole* in = warp.row<Whole>(i.operands[count]);
+  if (warp.any_undefined()) {
+    for (unsigned part = 0; part < count; ++part) {
+      const Operand& whole = i.operands[count];
+      if (i.operands[part].present) {
+        warp.leave_undefined(i.operands[part], lanes & (count == 2 ? warp.undefined_half(whole, part) : warp.undefined(whole)));
+      }
+    }
+  }
   for_lanes(lanes, [&](unsigned lane) {
     const Whole value = in[lane];
     for (unsigned part = 0; part < count; ++part) {
@@ -67,14 +78,19 @@ void add_move_forms(Forms& forms) {
   }
   forms.push_back({"mov.b32 pack2", "=4 2,2", pack<std::uint32_t, std::uint16_t>});
   forms.push_back({"mov.b32 unpack2", "=2,2 4", unpack<std::uint32_t, std::uint16_t>});
+  forms.back().undefined = Form::Undefined::kHandled;
   forms.push_back({"mov.b16 pack2", "=2 1,1", pack<std::uint16_t, std::uint8_t>});
   forms.push_back({"mov.b16 unpack2", "=1,1 2", unpack<std::uint16_t, std::uint8_t>});
+  forms.back().undefined = Form::Undefined::kHandled;
   forms.push_back({"mov.b32 pack4", "=4 1,1,1,1", pack<std::uint32_t, std::uint8_t>});
   forms.push_back({"mov.b32 unpack4", "=1,1,1,1 4", unpack<std::uint32_t, std::uint8_t>});
+  forms.back().undefined = Form::Undefined::kHandled;
   forms.push_back({"mov.b64 pack2", "=8 4,4", pack<std::uint64_t, std::uint32_t>});
   forms.push_back({"mov.b64 unpack2", "=4,4 8", unpack<std::uint64_t, std::uint32_t>});
+  forms.back().undefined = Form::Undefined::kHandled;
   forms.push_back({"mov.b64 pack4", "=8 2,2,2,2", pack<std::uint64_t, std::uint16_t>});
   forms.push_back({"mov.b64 unpack4", "=2,2,2,2 8", unpack<std::uint64_t, std::uint16_t>});
+  forms.back().undefined = Form::Undefined::kHandled;
   // Generic addresses of global memory are its addresses.
   for (const std::string space : {"global", "const", "param"}) {
     for (const std::string direction : {"", "to."}) {

@@ -241,28 +241,32 @@ class Execution {
                      std::vector<float>& out) {
     const TensorAddress address = tensor_address(warp_, operand, lane_);
     const unsigned blocks = product_.k / product_.scale_block;
-    if (id + blocks > 4) {
+    // What goes beyond four bytes stands in the columns after those of all rows; a product of K 64 or less must not.
+    if (id + blocks > (product_.k > 64 ? 8U : 4U)) {
       throw Violation{FaultKind::kDescriptor, "the instruction descriptor begins with scale factor " + std::to_string(id) +
                                                   " of four, and the product takes " + std::to_string(blocks)};
     }
     const unsigned half = in_halves ? count / 2 : count;
     TensorMemory& memory = block.tensor_memory();
-    memory.will_read({0, TensorMemory::kLanes, address.column, (half + 31) / 32}, access_, tensor_pipe(warp_));
+    const unsigned columns = (half + 31) / 32;
+    memory.will_read({0, TensorMemory::kLanes, address.column, columns * ((id + blocks + 3) / 4)}, access_,
+                     tensor_pipe(warp_));
     const float* values = matrix::values_of(product_.scale);
     out.resize(std::size_t{blocks} * count);
     for (unsigned row = 0; row < count; ++row) {
       const unsigned inside = row % half, lane = inside % 32 + (in_halves && row >= half ? 64 : 0);
-      const unsigned column = address.column + inside / 32;
-      const std::uint32_t word = memory.lane(lane)[column];
-      for (unsigned copy = lane + 32; copy < (in_halves ? lane / 64 * 64 + 64 : 128U); copy += 32) {
-        const unsigned shift = 8 * id, mask = blocks == 4 ? 0xffffffffU : (1U << (8 * blocks)) - 1;
-        if (((memory.lane(copy)[column] ^ word) >> shift & mask) != 0) {
-          throw Violation{FaultKind::kTensorMemory,
-                          "the copies of scale factors in lanes " + std::to_string(lane) + " and " + std::to_string(copy) +
-                              " of column " + std::to_string(column) + " differ"};
+      for (unsigned at = 0; at < blocks; ++at) {
+        const unsigned column = address.column + inside / 32 + (id + at) / 4 * columns, shift = (id + at) % 4 * 8;
+        const std::uint32_t word = memory.lane(lane)[column];
+        for (unsigned copy = lane + 32; copy < (in_halves ? lane / 64 * 64 + 64 : 128U); copy += 32) {
+          if (((memory.lane(copy)[column] ^ word) >> shift & 255) != 0) {
+            throw Violation{FaultKind::kTensorMemory,
+                            "the copies of scale factors in lanes " + std::to_string(lane) + " and " +
+                                std::to_string(copy) + " of column " + std::to_string(column) + " differ"};
+          }
         }
+        out[std::size_t{at} * count + row] = values[word >> shift & 255];
       }
-      for (unsigned i = 0; i < blocks; ++i) out[std::size_t{i} * count + row] = values[word >> (8 * (id + i)) & 255];
     }
   }
 

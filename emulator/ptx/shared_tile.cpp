@@ -24,7 +24,7 @@ void check_base_offset(std::uint64_t descriptor) {
 SharedTile SharedTile::of_hopper(std::uint64_t descriptor) {
   check_base_offset(descriptor);
   constexpr Swizzle kModes[]{Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
-  return {field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), kModes[descriptor >> 62]};
+  return {field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), kModes[descriptor >> 62], false};
 }
 
 SharedTile SharedTile::of_blackwell(std::uint64_t descriptor) {
@@ -32,8 +32,8 @@ SharedTile SharedTile::of_blackwell(std::uint64_t descriptor) {
   if ((descriptor >> 46 & 7) != 1) {
     refuse("version " + std::to_string(descriptor >> 46 & 7) + " in bits 46 to 48; tcgen05 takes 1");
   }
-  if ((descriptor >> 52 & 1) != 0) refuse("an absolute leading address; the emulator executes relative ones");
-  SharedTile tile{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), Swizzle::kNone};
+  SharedTile tile{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), Swizzle::kNone,
+                  (descriptor >> 52 & 1) != 0};
   switch (descriptor >> 61) {
     case 0: break;
     case 1: tile.swizzle = Swizzle::k128Of32; break;
@@ -68,12 +68,20 @@ std::uint32_t SharedTile::permuted(std::uint32_t address) const {
 std::uint32_t SharedTile::k_major(unsigned row, unsigned chunk) const {
   if (swizzle == Swizzle::k128Of32) refuse("a swizzle of 32-byte atoms, which is for MN-major operands");
   const std::uint32_t of_row = row % 8 * width() + row / 8 * stride;
-  if (swizzle == Swizzle::kNone) return start + of_row + chunk * leading;
+  if (swizzle == Swizzle::kNone) {
+    if (leading_is_address) refuse("an absolute leading address without a swizzle");
+    return start + of_row + chunk * leading;
+  }
   const unsigned chunks = width() / kChunk;
+  if (leading_is_address) {
+    const unsigned at = start % width() / kChunk + chunk;
+    return permuted((at < chunks ? start + chunk * kChunk : leading + (at - chunks) * kChunk) + of_row);
+  }
   return permuted(start + of_row + chunk % chunks * kChunk + chunk / chunks * leading);
 }
 
 std::uint32_t SharedTile::mn_major(unsigned chunk, unsigned k) const {
+  if (leading_is_address) refuse("an absolute leading address, which is for K-major operands");
   if (swizzle == Swizzle::kNone) return start + chunk * stride + k % 8 * kChunk + k / 8 * leading;
   const unsigned chunks = width() / kChunk, rows = swizzle == Swizzle::k128Of32 ? 4 : 8;
   return permuted(start + chunk % chunks * kChunk + chunk / chunks * leading + k % rows * width() + k / rows * stride);

@@ -19,6 +19,7 @@ struct SharedTile {
   std::uint32_t leading = 0;  // bytes
   std::uint32_t stride = 0;
   Swizzle swizzle = Swizzle::kNone;
+  bool leading_is_address = false;  // where a row goes on after the end of its part of `width()` bytes
 
   // Of wgmma, and of tcgen05. Throw a Violation for what no chip takes or this emulator does not know.
   static SharedTile of_hopper(std::uint64_t descriptor);

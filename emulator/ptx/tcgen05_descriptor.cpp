@@ -115,9 +115,13 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
       if (longer && !rubin) refuse(product, "K 64 on " + chip.name);
     } else {
       product.k = 64;
-      if (longer) {
+      if (bits(3, 1) != 0) {
         throw Violation{FaultKind::kDescriptor,
-                        "unsupported: the instruction descriptor chooses K 96 or 128; the emulator executes K 64"};
+                        "unsupported: bit 3 of the instruction descriptor; the emulator executes K 64 and 96"};
+      }
+      if (longer) {
+        if (chip.major != 10 || chip.minor < 3) refuse(product, "K 96 on " + chip.name);
+        product.k = 96;
       }
     }
     return;

@@ -33,6 +33,7 @@ PtxWarp::PtxWarp(const Kernel& kernel, ThreadBlock& block, unsigned index, unsig
 void PtxWarp::start() {
   std::fill(defined_.begin(), defined_.end(), 0);
   blames_.clear();
+  halves_.clear();
   results_.clear();
   in_flight_.reset(defined_.size());
   tensor_work_ = {};
@@ -327,6 +328,10 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
 
 void PtxWarp::mark_undefined(std::uint32_t destination, Mask lanes, bool from_memory, std::uint64_t address) {
   defined_[destination] &= ~lanes;
+  if (!halves_.empty()) {
+    const auto found = halves_.find(destination);
+    if (found != halves_.end() && found->second.pc != at_) halves_.erase(found);
+  }
   if (blames_.empty()) blames_.resize(defined_.size());
   if (missing_ == 0 && !from_memory) {
     blames_[destination].lanes &= ~lanes;  // whoever reads it first is to blame

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "../device/async.hpp"
@@ -70,6 +71,14 @@ class PtxWarp : public WarpProgram {
     if (lanes != 0) results_.push_back({destination.index, lanes, true, shared_address});
   }
 
+  // Of a register of two parts, which the present instruction packs: the lanes in which each part has no value. Taking
+  // it apart asks for them; after any other instruction on it they are those of the whole register.
+  void note_halves(const Operand& whole, Mask low, Mask high) { halves_[whole.index] = {at_, {low, high}}; }
+  Mask undefined_half(const Operand& whole, unsigned part) const {
+    const auto found = halves_.find(whole.index);
+    return undefined(whole) & (found != halves_.end() ? found->second.lanes[part] : kAllLanes);
+  }
+
   // The condition code of extended-precision arithmetic, a bit a lane.
   Mask carry() const { return carry_; }
   void set_carry(Mask carry) { carry_ = carry; }
@@ -117,6 +126,12 @@ class PtxWarp : public WarpProgram {
   unsigned actor_warp() const { return block_.actor_warp(index_); }
 
  private:
+  struct Halves {
+    std::uint32_t pc;  // of the instruction that packed them
+    std::array<Mask, 2> lanes;
+  };
+  std::unordered_map<std::uint32_t, Halves> halves_;  // by register
+
   // Lanes that are together. A path that parted into others waits for them where they meet again, unless that is the
   // end of the kernel: then they are independent. All paths that wait for none can run.
   struct Path {
