@@ -122,6 +122,13 @@ void add_emulator(py::module_& m) {
       .def_readonly("global_bytes_read", &emulator::Counters::global_bytes_read)
       .def_readonly("global_bytes_written", &emulator::Counters::global_bytes_written)
       .def_readonly("matrix_flops", &emulator::Counters::matrix_flops)
+      .def_readonly("tensor_bytes", &emulator::Counters::tensor_bytes)
+      .def_readonly("global_requests", &emulator::Counters::global_requests)
+      .def_readonly("global_sectors", &emulator::Counters::global_sectors)
+      .def_readonly("shared_passes", &emulator::Counters::shared_passes)
+      .def_readonly("shared_passes_at_least", &emulator::Counters::shared_passes_at_least)
+      .def_readonly("waits", &emulator::Counters::waits)
+      .def_readonly("instructions_of_warp", &emulator::Counters::instructions_of_warp)
       .def_readonly("launches", &emulator::Counters::launches);
 
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),

@@ -1,6 +1,7 @@
 // Exact counts of what a launch did.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,17 @@ struct Counters {
   std::uint64_t global_bytes_written = 0;
   // Operations of matrix instructions, two a product that is added, by kind.
   std::map<std::string, std::uint64_t> matrix_flops;
+  // Of each allocation by its name, copies by the bulk and tensor engines included: bytes read, those read for the first
+  // time in the launch, bytes written, those written for the first time.
+  std::map<std::string, std::array<std::uint64_t, 4>> tensor_bytes;
+  // Loads and stores of global memory that warps issued with some lane, and the 32-byte sectors that they touched.
+  std::uint64_t global_requests = 0;
+  std::uint64_t global_sectors = 0;
+  // Loads and stores of shared memory: passes over the 32 banks that they took, and those that no conflict would take.
+  std::uint64_t shared_passes = 0;
+  std::uint64_t shared_passes_at_least = 0;
+  std::uint64_t waits = 0;  // times that a warp waited for others: at a barrier, an mbarrier, a cluster barrier
+  std::map<unsigned, std::uint64_t> instructions_of_warp;  // by the warp's number in its block
   std::uint64_t launches = 0;
 };
 

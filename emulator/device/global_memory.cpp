@@ -11,7 +11,9 @@ bool holds(const Allocation& range, std::uint64_t address, std::size_t bytes) {
 
 }  // namespace
 
-GlobalMemory::GlobalMemory(std::vector<Allocation> allocations) : allocations_(std::move(allocations)) {}
+GlobalMemory::GlobalMemory(std::vector<Allocation> allocations) : allocations_(std::move(allocations)) {
+  for (const Allocation& range : allocations_) traffic_.emplace_back(range.bytes);
+}
 
 const Allocation* GlobalMemory::holder(std::uint64_t address, std::size_t bytes, bool write) const {
   const Allocation* found = nullptr;
@@ -44,7 +46,10 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
   const bool aligned = address % alignment == 0;
   if (last_ < allocations_.size()) {
     const Allocation& range = allocations_[last_];
-    if (aligned && holds(range, address, bytes) && (range.writable || !write)) return place;
+    if (aligned && holds(range, address, bytes) && (range.writable || !write)) {
+      traffic_[last_].count(address - range.address, bytes, write);
+      return place;
+    }
   }
   const std::string what = std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes";
   if (!aligned) throw Violation{FaultKind::kMisaligned, what + " of global memory", lane, address};
@@ -63,7 +68,28 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
   }
   if (write && !found->writable) throw Violation{FaultKind::kReadOnly, what + " to " + found->name, lane, address};
   last_ = static_cast<std::size_t>(found - allocations_.data());
+  traffic_[last_].count(address - found->address, bytes, write);
   return place;
+}
+
+void GlobalMemory::count_read(std::uint64_t address, std::size_t bytes) const {
+  traffic_[last_].count(address - allocations_[last_].address, bytes, false);
+}
+
+void GlobalMemory::merge(const GlobalMemory& copy) const {
+  for (std::size_t i = 0; i < traffic_.size(); ++i) traffic_[i].merge(copy.traffic_[i]);
+}
+
+void GlobalMemory::add_to(Counters& counters) const {
+  for (std::size_t i = 0; i < allocations_.size(); ++i) {
+    const Traffic::Counts& counts = traffic_[i].counts();
+    if (counts.read == 0 && counts.written == 0) continue;
+    auto& total = counters.tensor_bytes[allocations_[i].name];
+    total[0] += counts.read;
+    total[1] += counts.read_first;
+    total[2] += counts.written;
+    total[3] += counts.written_first;
+  }
 }
 
 }  // namespace msa_ops::emulator

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "counters.hpp"
 #include "fault.hpp"
+#include "traffic.hpp"
 
 namespace msa_ops::emulator {
 
@@ -26,8 +28,12 @@ class GlobalMemory {
   // The bytes at an address. Throws a Violation of that lane if they are not inside one allocation, if the address is
   // not a multiple of `bytes` (a power of two), or if they may not be written.
   std::byte* at(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
-  // The same for any number of bytes, and an alignment of its own.
+  // The same for any number of bytes, and an alignment of its own. Each call counts as one access.
   std::byte* range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  // An access that was written by at() or range() is a read, too.
+  void count_read(std::uint64_t address, std::size_t bytes) const;
+  void add_to(Counters& counters) const;     // by name of the allocation
+  void merge(const GlobalMemory& copy) const;  // what a copy of it has counted
   // From now on several threads of the host use it at once, each with a copy of its own.
   void share() { is_shared_ = true; }
   // Held while an atomic operation on an address is done; nothing unless threads share the memory.
@@ -57,6 +63,7 @@ class GlobalMemory {
   std::vector<Allocation> allocations_;
   bool is_shared_ = false;
   mutable std::size_t last_ = 0;  // where the previous access was
+  mutable std::vector<Traffic> traffic_;
 };
 
 }  // namespace msa_ops::emulator

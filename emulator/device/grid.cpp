@@ -94,6 +94,7 @@ class GridRun {
   void add_to(Counters& counters) const {
     for (const auto& cluster : all_) cluster->add_to(counters);
   }
+  const GlobalMemory& global() const { return global_; }
 
  private:
   bool start_one() {
@@ -149,7 +150,9 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
     check_shape(*launch.program, *launch.shape, *launch.chip);
     work.push_back(std::make_unique<WorkList>(*launch.shape));
   }
-  std::mutex mutex;  // of counters and failure
+  std::vector<GlobalMemory> totals;  // with what the threads' copies have counted
+  for (const GridLaunch& launch : launches) totals.push_back(launch.global->with({}));
+  std::mutex mutex;  // of totals, counters and failure
   std::exception_ptr failure;
   std::atomic<bool> stop{false};
   const auto run = [&](std::uint64_t worker) {
@@ -166,7 +169,10 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
         for (const auto& one : runs) some = one->step(budget) || some;
       }
       const std::lock_guard<std::mutex> lock(mutex);
-      for (std::size_t i = 0; i < launches.size(); ++i) runs[i]->add_to(*launches[i].counters);
+      for (std::size_t i = 0; i < launches.size(); ++i) {
+        runs[i]->add_to(*launches[i].counters);
+        totals[i].merge(runs[i]->global());
+      }
     } catch (...) {
       const std::lock_guard<std::mutex> lock(mutex);
       if (!failure) failure = std::current_exception();
@@ -178,7 +184,10 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
   run(0);
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
-  for (const GridLaunch& launch : launches) ++launch.counters->launches;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    totals[i].add_to(*launches[i].counters);
+    ++launches[i].counters->launches;
+  }
 }
 
 void run_grid(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,

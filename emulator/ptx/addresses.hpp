@@ -85,7 +85,11 @@ inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t addr
       return shared.update(address, bytes, who);
     }
     case MemorySpace::kLocal: return warp.local(address, bytes, use != Use::kRead, who);
-    default: return warp.block().global().at(address, bytes, use != Use::kRead, who);
+    default: {
+      std::byte* const place = warp.block().global().at(address, bytes, use != Use::kRead, who);
+      if (use == Use::kUpdate) warp.block().global().count_read(address, bytes);
+      return place;
+    }
   }
 }
 

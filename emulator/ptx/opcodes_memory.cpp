@@ -36,6 +36,12 @@ void leave_unwritten(PtxWarp& warp, const Instruction& i, std::uint64_t address,
   }
 }
 
+// One request of the warp, in the spaces that have them.
+void count_request(PtxWarp& warp, const std::uint64_t* addresses, std::size_t bytes, MemorySpace space, Mask lanes) {
+  if (space == MemorySpace::kShared) warp.count_shared_request(addresses, bytes, lanes);
+  if (space == MemorySpace::kGlobal) warp.count_global_request(addresses, lanes);
+}
+
 template <typename T, MemorySpace space>
 void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
@@ -49,6 +55,7 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (!written) leave_unwritten(warp, i, addresses[lane], lane);
     if (is_global(space, addresses[lane])) warp.count_read(bytes);
   });
+  count_request(warp, addresses, bytes, space, lanes);
 }
 
 template <typename T>
@@ -80,8 +87,10 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   const bool some_undefined = warp.any_undefined();
   if (some_undefined) warp.want_defined(i.operands[0], lanes);
+  std::uint64_t addresses[kLanes];
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, space);
+    addresses[lane] = address;
     if (some_undefined) want_place_for_undefined(warp, i, address, lane);
     std::byte* to = access<Use::kWrite>(warp, i, address, bytes, space, lane);
     for (unsigned element = 0; element < i.form->count; ++element) {
@@ -91,6 +100,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (some_undefined) store_undefined(warp, i, address, lane);
     if (is_global(space, address)) warp.count_written(bytes);
   });
+  count_request(warp, addresses, bytes, space, lanes);
 }
 
 template <typename T>

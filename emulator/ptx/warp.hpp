@@ -89,6 +89,9 @@ class PtxWarp : public WarpProgram {
   Mask live() const { return live_; }
   void count_read(std::uint64_t bytes) { global_read_ += bytes; }
   void count_written(std::uint64_t bytes) { global_written_ += bytes; }
+  // One load or store of global or shared memory, with the lanes' addresses.
+  void count_global_request(const std::uint64_t* addresses, Mask lanes);
+  void count_shared_request(const std::uint64_t* addresses, std::size_t bytes, Mask lanes);
 
   // Order in which a matrix instruction adds k products; nullptr: ascending.
   const std::uint32_t* matrix_order(std::size_t k) { return matrix_order_.next(k); }
@@ -105,12 +108,13 @@ class PtxWarp : public WarpProgram {
 
   void branch(const Instruction& instruction, Mask taken);
   void leave(Mask lanes);         // these lanes have ended
-  void wait() { waiting_ = true; }  // the turn ends after this instruction
+  void wait() { waiting_ = true, ++waits_; }  // the turn ends after this instruction
   // The present instruction has had no effect and is executed again: when the phase of the mbarrier or the barrier of
   // the cluster is complete, or when everything else of the warp has had its chance.
   void wait_for(const Mbarrier& barrier) {
     again_ = true;
     awaited_ = &barrier;
+    ++waits_;
   }
   void wait_for_cluster() { again_ = true; }
   void wait_for_tensor_memory() { again_ = polls_ = true; }
@@ -206,6 +210,7 @@ class PtxWarp : public WarpProgram {
   BulkGroups bulk_groups_;
   std::uint64_t executed_ = 0;           // instructions of this turn
   std::uint64_t global_read_ = 0;
+  std::uint64_t global_requests_ = 0, global_sectors_ = 0, shared_passes_ = 0, shared_passes_at_least_ = 0, waits_ = 0;
   std::uint64_t global_written_ = 0;
 };
 

@@ -96,6 +96,13 @@ class EmulatorCounters:
     global_bytes_read: int
     global_bytes_written: int
     matrix_flops: dict[str, int]
+    tensor_bytes: dict[str, list[int]]
+    global_requests: int
+    global_sectors: int
+    shared_passes: int
+    shared_passes_at_least: int
+    waits: int
+    instructions_of_warp: dict[int, int]
     launches: int
 
 def code_objects() -> list[tuple[str, str]]: ...

@@ -111,6 +111,10 @@ def _described(launches: list[Launch]) -> list[dict[str, Any]]:
     return [{"kernel": launch.kernel, **asdict(launch.report)} for launch in launches]
 
 
+def _ratio(part: int, whole: int) -> str:
+    return f"{part / whole:.2f}" if whole else "-"
+
+
 def report(launches: list[Launch]) -> str:
     """Tables of what the kernels did: one row a launch, then the most frequent opcodes of all."""
     from msa_ops.cli.table import format_table
@@ -125,6 +129,22 @@ def report(launches: list[Launch]) -> str:
         ]
         for launch in launches
     ]
+    tensors = [
+        [launch.kernel, name, *(f"{n:,}" for n in (moved.read, moved.read_first, moved.written, moved.written_first))]
+        for launch in launches
+        for name, moved in launch.report.tensors.items()
+    ]
+    memory = [
+        [
+            launch.kernel,
+            _ratio(launch.report.global_sectors, launch.report.global_requests),
+            f"{launch.report.shared_passes:,}",
+            f"{launch.report.bank_conflicts:,}",
+            f"{launch.report.waits:,}",
+            " ".join(f"{n:,}" for _, n in sorted(launch.report.instructions_of_warp.items())),
+        ]
+        for launch in launches
+    ]
     opcodes: Counter[str] = Counter()
     for launch in launches:
         opcodes.update(launch.report.warp_instructions)
@@ -134,6 +154,20 @@ def report(launches: list[Launch]) -> str:
         [
             "",
             format_table(["kernel", "warp instructions", "bytes read", "bytes written", "matrix flops"], rows),
+            "",
+            format_table(["kernel", "tensor", "bytes read", "once each", "bytes written", "once each"], tensors),
+            "",
+            format_table(
+                [
+                    "kernel",
+                    "sectors a request",
+                    "shared passes",
+                    "conflicts",
+                    "waits",
+                    "instructions of warps 0, 1, ...",
+                ],
+                memory,
+            ),
             "",
             format_table(["opcode", "warp instructions", "share"], frequent),
         ]

@@ -7,7 +7,7 @@ What is executed and what is checked: docs/emulator.md.
 from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx950, UnsupportedPtx
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.gfx950 import run_gfx950
-from msa_ops.emulator.run import Report, opcodes, run_compiled, run_ptx, run_ptx_on_devices
+from msa_ops.emulator.run import Report, TensorBytes, opcodes, run_compiled, run_ptx, run_ptx_on_devices
 from msa_ops.emulator.tensor_map import tensor_map
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Launch",
     "PtxError",
     "Report",
+    "TensorBytes",
     "UnsupportedGfx950",
     "UnsupportedPtx",
     "VirtualChip",

@@ -15,6 +15,16 @@ MAX_INSTRUCTIONS = 10**10
 
 
 @dataclass(frozen=True)
+class TensorBytes:
+    """Bytes that a launch moved from and to one tensor: as often as it asked for them, and each byte once."""
+
+    read: int
+    read_first: int
+    written: int
+    written_first: int
+
+
+@dataclass(frozen=True)
 class Report:
     """Exact counts of what was executed.
 
@@ -23,6 +33,14 @@ class Report:
     global_bytes_read, global_bytes_written: bytes that the lanes asked for; atomics count in both.
     matrix_flops: operations of matrix instructions, two a product that is added, by kind: f64, tf32, f16 (and BF16),
         f8f6f4, i8, i4, b1, mxf8f6f4, mxf4, mxf4nvf4.
+    tensors: bytes by tensor, of loads, stores, atomics, and copies by the bulk and tensor engines. Tensors that share
+        memory share their counts.
+    global_requests, global_sectors: loads and stores of global memory that warps issued, and the 32-byte sectors that
+        they touched: 4 a request are a perfect access of 4 bytes a lane.
+    shared_passes, shared_passes_at_least: of loads and stores of shared memory, the passes over the 32 banks, and those
+        that no bank conflict would take. Matrix loads and copies are not in it.
+    waits: times that a warp waited at a barrier or an mbarrier.
+    instructions_of_warp: instructions by the warp's number in its block, which is its role in kernels that have roles.
     launches: kernels launched.
     """
 
@@ -30,11 +48,22 @@ class Report:
     global_bytes_read: int
     global_bytes_written: int
     matrix_flops: dict[str, int]
+    tensors: dict[str, TensorBytes]
+    global_requests: int
+    global_sectors: int
+    shared_passes: int
+    shared_passes_at_least: int
+    waits: int
+    instructions_of_warp: dict[int, int]
     launches: int
 
     @property
     def total_warp_instructions(self) -> int:
         return sum(self.warp_instructions.values())
+
+    @property
+    def bank_conflicts(self) -> int:
+        return self.shared_passes - self.shared_passes_at_least
 
 
 def opcodes() -> list[str]:
@@ -223,5 +252,12 @@ def report_of(counters: _C.EmulatorCounters) -> Report:
         counters.global_bytes_read,
         counters.global_bytes_written,
         counters.matrix_flops,
+        {name: TensorBytes(*counts) for name, counts in counters.tensor_bytes.items()},
+        counters.global_requests,
+        counters.global_sectors,
+        counters.shared_passes,
+        counters.shared_passes_at_least,
+        counters.waits,
+        counters.instructions_of_warp,
         counters.launches,
     )

@@ -1,0 +1,42 @@
+#include "traffic.hpp"
+
+#include <algorithm>
+
+namespace msa_ops::emulator {
+
+void Traffic::count(std::size_t offset, std::size_t bytes, bool write) {
+  std::vector<std::uint64_t>& seen = write ? written_ : read_;
+  if (seen.empty()) seen.resize((bytes_ + 63) / 64);
+  std::uint64_t fresh = 0;
+  for (std::size_t at = offset, end = offset + bytes; at < end;) {
+    const std::size_t bit = at % 64, part = std::min<std::size_t>(64 - bit, end - at);
+    const std::uint64_t mask = (part == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << part) - 1) << bit;
+    std::uint64_t& word = seen[at / 64];
+    fresh += static_cast<std::uint64_t>(__builtin_popcountll(mask & ~word));
+    word |= mask;
+    at += part;
+  }
+  (write ? counts_.written : counts_.read) += bytes;
+  (write ? counts_.written_first : counts_.read_first) += fresh;
+}
+
+void Traffic::merge(const Traffic& other) {
+  counts_.read += other.counts_.read;
+  counts_.written += other.counts_.written;
+  counts_.read_first += unite(read_, other.read_);
+  counts_.written_first += unite(written_, other.written_);
+}
+
+// Returns how many bits are new.
+std::uint64_t Traffic::unite(std::vector<std::uint64_t>& seen, const std::vector<std::uint64_t>& other) {
+  if (other.empty()) return 0;
+  if (seen.empty()) seen.resize(other.size());
+  std::uint64_t fresh = 0;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    fresh += static_cast<std::uint64_t>(__builtin_popcountll(other[i] & ~seen[i]));
+    seen[i] |= other[i];
+  }
+  return fresh;
+}
+
+}  // namespace msa_ops::emulator
