@@ -7,6 +7,8 @@ namespace msa_ops::emulator::ptx {
 namespace {
 
 constexpr unsigned kFlags = 2, kStrides = 3, kHighStrides = 7, kSizes = 8, kSteps = 13;
+// The driver's limit lies between 127,296 and 272,064: taken as the shared memory of a block.
+constexpr std::uint64_t kMostBoxBytes = 232'448;
 constexpr unsigned kWithoutTf32 = 2;        // narrow types are stored as if the two of tf32 did not exist
 constexpr unsigned kBox0Byte = 13 * 4 + 3;  // those of the other dimensions follow
 
@@ -96,6 +98,14 @@ void TensorMap::encode(std::byte* bytes, unsigned l2_promotion) const {
     }
   }
   if (const std::string reason = problem(); !reason.empty()) refuse(reason);
+  const bool integers = type <= Type::kS64 || type >= Type::kB4x16;
+  if (nan_outside && integers) refuse("NaN outside of a tensor of integers");
+  if (l2_promotion > 3) refuse("L2 promotion " + std::to_string(l2_promotion) + "; accepted: 0 to 3");
+  std::uint64_t bytes_of_box = padded_bytes();  // of sixteen
+  for (unsigned i = 0; i < rank; ++i) bytes_of_box *= box[i] / steps[i];
+  if (bytes_of_box / 16 > kMostBoxBytes) {
+    refuse("a box of " + std::to_string(bytes_of_box / 16) + " bytes; accepted: up to " + std::to_string(kMostBoxBytes));
+  }
   replace(bytes, Field::kAddress, 0, address);
   replace(bytes, Field::kRank, 0, rank - 1);
   replace(bytes, Field::kType, 0, static_cast<unsigned>(type));

@@ -48,6 +48,9 @@ def test_bytes_of_the_driver() -> None:
         ({"memory": 0x1008}, "an address"),
         ({"element": "f8"}, "accepted: u8"),
         ({"swizzle": "256"}, "accepted: none"),
+        ({"element": "s32", "nan_outside": True}, "NaN outside of a tensor of integers"),
+        ({"l2_promotion": 4}, "accepted: 0 to 3"),
+        ({"sizes": [64, 64, 9], "strides": [128, 8192], "box": [64, 256, 8]}, "a box of 262144 bytes"),
     ],
 )
 def test_maps_that_are_refused(changed: dict[str, Any], message: str) -> None:
