@@ -310,9 +310,8 @@ def score_page(a, queries, parts, limits, following):
 
 def write_scores(a, best, exists, row) -> None:
     """Maximum over the four lanes that hold other keys of the same column, then its key into the table."""
-    lane = anew(a.lane)
-    quarter = lane >> fx.Int32(4)
-    column = lane & fx.Int32(15)
+    quarter = a.lane >> fx.Int32(4)
+    column = a.lane & fx.Int32(15)
     found = fx.Uint32(0)
     for n, value in enumerate(best):
         value = maxnum_fast(*lanes.across_32(value))

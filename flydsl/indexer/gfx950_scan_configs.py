@@ -22,7 +22,7 @@ class Config:
 
     columns: int
     chunks: int
-    waves: int = 8
+    waves: int
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ FAMILY = Family(
     module="msa_ops.flydsl.indexer.gfx950_scan",
     archs=("gfx950",),
     arguments=ARGUMENTS,
-    configs=(Config(16, 8), Config(32, 8), Config(64, 4)),
+    configs=(Config(16, 8, 16), Config(32, 8, 16), Config(64, 4, 8)),
     supports=supports,
     shared_memory=lambda config: 0,
 )

@@ -11,6 +11,7 @@ that order too: dims 0, 2, 4, 6 and then 1, 3, 5, 7 of each eight.
 from __future__ import annotations
 
 from msa_ops.flydsl.common import memory
+from msa_ops.flydsl.common.control import when
 from msa_ops.flydsl.common.intrinsics import (
     anew,
     call,
@@ -34,22 +35,31 @@ SCALES = 8192
 ROW_BYTES = 64
 
 
+HALF_ROWS = 512
+
+
 def fill_table(lds, offset: int, thread, threads: int) -> None:
-    """A thread writes half rows; read after a barrier."""
-    half = 512  # half rows
-    for begin in range(0, half, threads):
+    """Threads write half rows; to be read after a barrier."""
+    for begin in range(0, HALF_ROWS, threads):
         at = thread + fx.Int32(begin)
-        scale = from_e4m3(fx.Uint32(at >> fx.Int32(1)))
-        upper = (at & fx.Int32(1)) > fx.Int32(0)
-        word = fx.Uint32(0)
-        for i in (0, 2):
-            values = []
-            for j in (i, i + 1):
-                factor = upper.select(fx.Float32(MAGNITUDES[4 + j]), fx.Float32(MAGNITUDES[j]))
-                values.append(clamp(scale * factor, fx.Float32(-448.0), fx.Float32(448.0)))
-            word = call("llvm.amdgcn.cvt.pk.fp8.f32", fx.Uint32, *values, word, flag(i == 2))
-        word = (scale == scale).select(word, fx.Uint32(0x7F7F7F7F))
-        lds.store(at << fx.Int32(2), word, offset)
+        if begin + threads > HALF_ROWS:
+            when(at < fx.Int32(HALF_ROWS), lambda at=at: _fill_half_row(lds, offset, at))
+        else:
+            _fill_half_row(lds, offset, at)
+
+
+def _fill_half_row(lds, offset: int, at) -> None:
+    scale = from_e4m3(fx.Uint32(at >> fx.Int32(1)))
+    upper = (at & fx.Int32(1)) > fx.Int32(0)
+    word = fx.Uint32(0)
+    for i in (0, 2):
+        values = []
+        for j in (i, i + 1):
+            factor = upper.select(fx.Float32(MAGNITUDES[4 + j]), fx.Float32(MAGNITUDES[j]))
+            values.append(clamp(scale * factor, fx.Float32(-448.0), fx.Float32(448.0)))
+        word = call("llvm.amdgcn.cvt.pk.fp8.f32", fx.Uint32, *values, word, flag(i == 2))
+    word = (scale == scale).select(word, fx.Uint32(0x7F7F7F7F))
+    lds.store(at << fx.Int32(2), word, offset)
 
 
 class PageLoader:

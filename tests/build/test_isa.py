@@ -17,6 +17,27 @@ kernel_0:                               ; @kernel_0
 """
 
 
+def test_main_loop_has_the_most_products_and_then_the_most_loads() -> None:
+    text = """\
+kernel:
+	v_mov_b32_e32 v1, 0
+	v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], 0
+.LBB0_1:
+	v_perm_b32 v1, v2, v3, v4
+	v_mfma_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], 0
+	global_load_ushort v1, v2, s[0:1]
+	s_cbranch_scc1 .LBB0_1
+	v_max_f32_e32 v0, v1, v2
+.LBB0_2:
+	v_add_u32_e32 v0, v1, v2
+"""
+    name = "v_mfma_f32_16x16x128_f8f6f4"
+    expected = {"global_load_ushort": 1, "s_cbranch_scc1": 1, "v_max_f32": 1, name: 1, "v_perm_b32": 1}
+    assert isa.main_loop(text) == expected
+    assert isa.main_loop(KERNEL) == {}
+    assert isa.of_kind(expected, "v_") == 3
+
+
 def padded(*lines: str) -> str:
     return "\n".join(["\tv_add_u32_e32 v0, v0, v1"] * isa.FEWEST + [f"\t{line}" for line in lines])
 

@@ -1,7 +1,8 @@
 """Budgets of compiled kernels: what a kernel may use, checked in as `perf/budgets/<arch>.json`.
 
 A budget holds, for each kernel name: registers, shared_memory (bytes), instructions (SASS or ISA, at most), for AMD
-kernels scalar_registers too, and optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix ->
+kernels scalar_registers and main_loop_vector too (vector instructions of the loop with the most matrix products), and
+optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix ->
 instructions) and `waves_per_simd` (occupancy, at least; AMD).
 A kernel without a budget, and a budget without a kernel, are violations:
 both mean that the file no longer describes the build.
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FIELDS = ("registers", "shared_memory", "instructions")
-AMD_FIELDS = ("scalar_registers",)
+AMD_FIELDS = ("scalar_registers", "main_loop_vector")
 RULES = ("required", "forbidden", "at_most", "waves_per_simd")
 
 

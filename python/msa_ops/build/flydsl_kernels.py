@@ -15,6 +15,9 @@ WORKER = "msa_ops.build.flydsl_worker"
 KINDS = ("hsaco", "s", "json")
 SOURCES = ("flydsl_worker.py", "flydsl_adapter.py")
 
+METADATA = 2
+"""To be raised when `describe` finds other things in the same files."""
+
 REGISTERS = 512
 """Vector registers of a lane, in one file with the accumulation registers; a wave gets multiples of 8."""
 WAVES = 8
@@ -22,7 +25,7 @@ WAVES = 8
 
 
 def versions() -> tuple[str, ...]:
-    return (toolchain.flydsl_version(), toolchain.distribution_version("ziglang"))
+    return toolchain.flydsl_version(), toolchain.distribution_version("ziglang"), f"metadata {METADATA}"
 
 
 def problem_of_output(output: str) -> str | None:
@@ -61,6 +64,7 @@ def describe(unit: Unit, work: Path) -> dict[str, Any]:
         problems.append(f"a block of {threads} threads does not fit: {waves} waves a SIMD unit")
     if problems:
         raise ValueError("\n".join(problems))
+    loop = isa.main_loop(text)
     return {
         "entry": kernel["name"],
         "dsl": f"flydsl {toolchain.flydsl_version()}",
@@ -72,6 +76,8 @@ def describe(unit: Unit, work: Path) -> dict[str, Any]:
         "static_shared_memory": kernel["group_segment_fixed_size"],
         "dynamic_shared_memory": dynamic,
         "waves_per_simd": waves,
+        "main_loop": loop,
+        "main_loop_vector": isa.of_kind(loop, "v_") - isa.of_kind(loop, "v_mfma"),
         "instructions": isa.histogram(text),
     }
 

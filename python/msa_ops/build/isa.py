@@ -24,6 +24,24 @@ def histogram(text: str) -> dict[str, int]:
     return dict(sorted(Counter(names).items()))
 
 
+def main_loop(text: str) -> dict[str, int]:
+    """Histogram of the part between two labels that has the most matrix products and, among equals, the most loads.
+
+    Empty if the kernel multiplies no matrices.
+    """
+    parts = [histogram(part) for part in re.split(r"^[.\w]+:", text, flags=re.MULTILINE)]
+
+    def weight(found: dict[str, int]) -> tuple[int, int]:
+        return of_kind(found, "v_mfma"), of_kind(found, "global_load") + of_kind(found, "buffer_load")
+
+    best = max(parts, key=weight)
+    return best if weight(best)[0] else {}
+
+
+def of_kind(found: dict[str, int], prefix: str) -> int:
+    return sum(count for name, count in found.items() if name.startswith(prefix))
+
+
 def violations(text: str) -> list[str]:
     """What no kernel may contain."""
     found = instructions(text)
