@@ -50,6 +50,19 @@ def e4m3x4_to_f16x2(word: Uint32) -> tuple:
     )
 
 
+def e4m3x4_to_bf16x2(word: Uint32) -> tuple:
+    """Bytes (0, 1) and bytes (2, 3), exactly."""
+    return asm(
+        "{ .reg .b16 low, high, a, b, c, d; .reg .b32 x, y; .reg .f32 p, q, r, s; mov.b32 {low, high}, $2;"
+        " cvt.rn.f16x2.e4m3x2 x, low; cvt.rn.f16x2.e4m3x2 y, high; mov.b32 {a, b}, x; mov.b32 {c, d}, y;"
+        " cvt.f32.f16 p, a; cvt.f32.f16 q, b; cvt.f32.f16 r, c; cvt.f32.f16 s, d;"
+        " cvt.rn.bf16x2.f32 $0, q, p; cvt.rn.bf16x2.f32 $1, s, r; }",
+        [Uint32, Uint32],
+        [word],
+        pure=True,
+    )
+
+
 E2M1_SHIFT = 14
 """`e2m1x8_to_f16x2` gives values times 2^-14."""
 
@@ -65,6 +78,19 @@ def e2m1x8_to_f16x2(word: Uint32) -> tuple:
     odd = ((word >> Uint32(3)) & Uint32(0x0E0E0E0E)) | (word & Uint32(0x80808080))
     zero = Uint32(0)
     return prmt(even, zero, 0x2404), prmt(odd, zero, 0x2404), prmt(even, zero, 0x3414), prmt(odd, zero, 0x3414)
+
+
+def e2m1x8_to_f16x2_by_products(word: Uint32, two: Int32, high_byte: Int32) -> tuple:
+    """The same, with shifts as products by factors that the compiler does not know: they run beside the logic unit.
+
+    two, high_byte: 2 and 256. Adding 0x70 to a doubled code carries its sign from bit 4 into bit 7.
+    """
+    found = []
+    for codes in (word & Uint32(0x0F0F0F0F), (word >> Uint32(4)) & Uint32(0x0F0F0F0F)):
+        signed = asm("mad.lo.u32 $0, $1, $2, 0x70707070;", [Uint32], [codes, two], pure=True)
+        low = asm("mul.lo.u32 $0, $1, $2;", [Uint32], [signed, high_byte], pure=True)
+        found += [low & Uint32(0x8E008E00), signed & Uint32(0x8E008E00)]
+    return found[0], found[2], found[1], found[3]
 
 
 def exp2(value: Float32) -> Float32:

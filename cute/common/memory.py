@@ -60,6 +60,10 @@ def store_shared_64(address: Int32, a: Uint32, b: Uint32) -> None:
     asm("st.shared.v2.b32 [$0], {$1, $2};", [], [address, a, b])
 
 
+def store_shared_32(address: Int32, value: Uint32) -> None:
+    asm("st.shared.b32 [$0], $1;", [], [address, value])
+
+
 def store_shared_i32(address: Int32, value: Int32) -> None:
     asm("st.shared.b32 [$0], $1;", [], [address, value])
 
@@ -117,6 +121,15 @@ def load_global_128_if(address: Int64, wanted: Int32) -> tuple:
         " mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;"
         " @p ld.global.nc.v4.b32 {$0, $1, $2, $3}, [$4]; }",
         [Uint32] * 4,
+        [address, wanted],
+    )
+
+
+def load_global_64_if(address: Int64, wanted: Int32) -> tuple:
+    """Two words, or zeros where `wanted` is 0."""
+    return asm(
+        "{ .reg .pred p; setp.ne.b32 p, $3, 0; mov.b32 $0, 0; mov.b32 $1, 0; @p ld.global.nc.v2.b32 {$0, $1}, [$2]; }",
+        [Uint32] * 2,
         [address, wanted],
     )
 

@@ -180,6 +180,7 @@ class IndexerScanSm90(Choosing):
         total = window_total + behind
         begin = work.run_begin(block, total, num_blocks, blocks_magic)
         end = work.run_begin(block + 1, total, num_blocks, blocks_magic)
+        end = Int32(0) if begin == end else end  # no work
         slot, parity = Int32(0), Int32(0)  # where this warp's ring goes on
         while base < end:
             low = begin if begin > base else base
@@ -328,6 +329,8 @@ class IndexerScanSm90(Choosing):
 
         # The queries of the first page are asked for first, but not waited for until pages are on their way.
         operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
+        if cutlass.const_expr(self.tiles > 1):
+            operand.fill(Uint32(0))  # tiles beyond a request's columns are multiplied, too
         last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
         place = self.place_of(a, place, first if count > 0 else low)
         tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)

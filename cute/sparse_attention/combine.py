@@ -8,12 +8,13 @@ import math
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int32, Int64
+from cutlass import Boolean, Float32, Int32, Int64, Uint32
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common.asm import select
 from msa_ops.cute.sparse_attention.sm90_configs import (
     EXCHANGE_AT,
+    FP16,
     HEAD_DIM,
     MAX_CLUSTER,
     STATE_BYTES,
@@ -61,6 +62,7 @@ def finish(
     v_scale: Int64,
     out: Int64,
     lse: Int64,
+    q_dtype: Int32,
 ):
     """After a barrier behind `store_warp`. first_row: of the KV head in out and lse; group: its query heads."""
     scale = Float32(1.0)
@@ -74,18 +76,18 @@ def finish(
     row = lane // 4 + mine // 8 * 8
     states = shared + STATES_AT + row * 8
     statistics = [memory.load_shared_f32x2(states + w * STATE_BYTES) for w in range(config.warps)]
-    most, shares = _shares([top for top, _ in statistics])
-    total = _weighted(shares, [weight for _, weight in statistics])
+    most, shares = shares_of([top for top, _ in statistics])
+    total = weighted(shares, [weight for _, weight in statistics])
     rings = shared + rings_at(config) + (mine * 32 + lane) * 16
     merged = []
     for k in cutlass.range_constexpr(share):
         found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(config.warps)]
-        merged.append([_weighted(shares, [part[n] for part in found]) for n in range(4)])
+        merged.append([weighted(shares, [part[n] for part in found]) for n in range(4)])
 
     if cluster == 1:
         if row < group:
             for k in cutlass.range_constexpr(share):
-                _write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse)
+                _write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse, q_dtype)
     else:
         cute.arch.cluster_wait()  # for the blocks' arrival when their barriers were ready
         received = shared + received_at(config)
@@ -103,7 +105,7 @@ def finish(
             memory.send_f32x4(there, memory.map_to_rank(barrier, owner), tuple(merged[k]))
         for index in cutlass.range(warp * 32 + lane, each, 32 * config.warps, unroll=1):
             bulk_copy.barrier_wait(barrier, Int32(0))
-            _finish_piece(received, index, rank, cluster, first_row, group, scale, out, lse)
+            _finish_piece(received, index, rank, cluster, first_row, group, scale, out, lse, q_dtype)
 
 
 def expected_bytes(cluster: Int32) -> Int32:
@@ -122,6 +124,7 @@ def _finish_piece(
     scale: Float32,
     out: Int64,
     lse: Int64,
+    q_dtype: Int32,
 ):
     """Merges what the blocks of the cluster sent of one piece and writes it."""
     each = PIECES // cluster
@@ -138,27 +141,34 @@ def _finish_piece(
         weights.append(weight)
         place = received + MAX_CLUSTER * STATE_BYTES + (r * each + index) * 16
         parts.append(memory.load_shared_f32x4_if(place, exists))
-    most, shares = _shares(tops)
-    total = _weighted(shares, weights)
+    most, shares = shares_of(tops)
+    total = weighted(shares, weights)
     if row < group:
-        merged = [_weighted(shares, [part[n] for part in parts]) for n in range(4)]
-        _write(first_row + row, lane, piece // 32, merged, most, total, scale, out, lse)
+        merged = [weighted(shares, [part[n] for part in parts]) for n in range(4)]
+        _write(first_row + row, lane, piece // 32, merged, most, total, scale, out, lse, q_dtype)
 
 
-def _write(row: Int32, lane: Int32, piece: Int32, sums: list, most, total, scale, out: Int64, lse: Int64):
+def _write(
+    row: Int32, lane: Int32, piece: Int32, sums: list, most, total, scale, out: Int64, lse: Int64, q_dtype: Int32
+):
     """Writes a piece of a row of the results, and with the first one the row's lse."""
     factor = scale / total
-    values = [_normalised(value, total, factor) for value in sums]
+    values = [normalised(value, total, factor) for value in sums]
     dim = 32 * (lane % 4) + piece % 8 * 4
     memory.store_global_64(
         out + Int64(row) * (2 * HEAD_DIM) + Int64(2 * dim),
-        half.pack_bf16x2(values[0], values[1]),
-        half.pack_bf16x2(values[2], values[3]),
+        pack_out(values[0], values[1], q_dtype),
+        pack_out(values[2], values[3], q_dtype),
     )
-    memory.store_global_f32_if(lse + Int64(row) * 4, _log_sum(most, total), Int32(dim == 0))
+    memory.store_global_f32_if(lse + Int64(row) * 4, log_sum(most, total), Int32(dim == 0))
 
 
-def _shares(tops: list) -> tuple:
+def pack_out(low: Float32, high: Float32, q_dtype: Int32) -> Uint32:
+    """Two results: FP16 if q is, else BF16."""
+    return select(q_dtype == FP16, half.pack_f16x2(low, high), half.pack_bf16x2(low, high))
+
+
+def shares_of(tops: list) -> tuple:
     """The largest maximum, and by what sums that were taken with each are to be multiplied; 0 for sums of nothing."""
     most = tops[0]
     for top in tops[1:]:
@@ -170,17 +180,17 @@ def _shares(tops: list) -> tuple:
     return most, shares
 
 
-def _weighted(shares: list, values: list) -> Float32:
+def weighted(shares: list, values: list) -> Float32:
     total = shares[0] * values[0]
     for share, value in zip(shares[1:], values[1:], strict=True):
         total = half.fma_f32(share, value, total)
     return total
 
 
-def _normalised(value: Float32, total: Float32, factor: Float32) -> Float32:
+def normalised(value: Float32, total: Float32, factor: Float32) -> Float32:
     return select(total == Float32(0.0), Float32(0.0), value * factor)
 
 
-def _log_sum(most: Float32, total: Float32) -> Float32:
+def log_sum(most: Float32, total: Float32) -> Float32:
     value = (half.log2(total) + most) * Float32(math.log(2.0))
     return select(total == Float32(0.0), Float32(-INFINITY), value)

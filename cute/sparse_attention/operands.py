@@ -12,7 +12,7 @@ from cutlass import Boolean, Float32, Int32, Int64, Uint32
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common.asm import select
-from msa_ops.cute.sparse_attention.sm90_configs import FACTORS_AT, QUERIES_AT, Config
+from msa_ops.cute.sparse_attention.sm90_configs import BF16, E4M3, Config
 
 Q_EXPONENT = 14
 """The largest element of a scaled row of q has this exponent in FP16."""
@@ -29,22 +29,32 @@ def load_queries(
     group: Int32,
     lane: Int32,
     portion: Int32,
+    dtype: Int32,
 ):
-    """Starts to read rows r and r + 8 of q: this lane's 32 dims of each, of which dims 8 x portion on again as `own`.
+    """Starts to read rows r and r + 8 of q, which lie head_stride bytes apart, as they are stored.
 
-    Rows from `group` on do not exist and are zero.
+    Of the lane's 32 dims of each, `own` gets 8 from dim 8 x portion on, in 4 words (of E4M3 only the first two are
+    used); `words` all 32, if they are needed to scale the row. Rows from `group` on do not exist and are zero.
     """
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
-        source = rows + 2 * (Int64(row) * head_stride + Int64(lane % 4 * 32))
-        found = memory.load_global_128_if(source + Int64(16 * portion), Int32(row < group))
-        for k in cutlass.range_constexpr(4):
-            own[4 * i + k] = found[k]
-        if cutlass.const_expr(config.mma == "f16"):
-            for j in cutlass.range_constexpr(4):
-                found = memory.load_global_128_if(source + Int64(16 * j), Int32(row < group))
-                for k in cutlass.range_constexpr(4):
-                    words[16 * i + 4 * j + k] = found[k]
+        exists = Int32(row < group)
+        place = rows + Int64(row) * head_stride
+        if dtype == E4M3:
+            source = place + Int64(lane % 4 * 32 + 8 * portion)
+            found = memory.load_global_64_if(source, exists)
+            for k in cutlass.range_constexpr(2):
+                own[4 * i + k] = found[k]
+        else:
+            source = place + Int64(lane % 4 * 64)
+            found = memory.load_global_128_if(source + Int64(16 * portion), exists)
+            for k in cutlass.range_constexpr(4):
+                own[4 * i + k] = found[k]
+            if cutlass.const_expr(config.mma == "f16"):
+                for j in cutlass.range_constexpr(4):
+                    found = memory.load_global_128_if(source + Int64(16 * j), exists)
+                    for k in cutlass.range_constexpr(4):
+                        words[16 * i + 4 * j + k] = found[k]
 
 
 @cute.jit
@@ -52,57 +62,77 @@ def prepare_queries(
     config: cutlass.Constexpr,
     words: cute.Tensor,
     own: cute.Tensor,
-    shared: Int32,
-    warp: Int32,
+    queries: Int32,
+    factors: Int32,
+    factor_stride: cutlass.Constexpr,
+    portion: Int32,
     lane: Int32,
     base: Float32,
+    dtype: Int32,
 ):
-    """Puts the first operand of the products with K into shared memory, and each row's factor.
+    """Puts two steps of the first operand of the products with K into shared memory, and each row's factor.
 
-    The first four warps do two steps each, the dims of which are those that `k_steps` unpacks there.
+    The dims of a step are those that the keys' steps unpack. `queries`: where the operand of step 0 begins. factors:
+    where the factor of row 0 is written, each factor_stride bytes from the one before.
     factor x product = base-2 logarithm of a weight; `base` is that factor for unscaled q. The factor is positive: its
-    sign goes to q. For FP16 a row is scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
+    sign goes to q. For FP16 a row of BF16 is scaled by a power of two that gives its largest element the exponent
+    Q_EXPONENT; FP16 and E4M3 are exact as they are.
     """
     flip = select(base < Float32(0.0), Uint32(0x80008000), Uint32(0))
     magnitude = select(base < Float32(0.0), -base, base)
     parts = cute.make_rmem_tensor(cute.make_layout((8,)), Uint32)
     for i in cutlass.range_constexpr(2):
+        first = 4 * i
         factor = magnitude
         if cutlass.const_expr(config.mma == "bf16"):
-            for j in cutlass.range_constexpr(4):
-                parts[2 * j + i] = own[4 * i + j] ^ flip
+            if dtype == E4M3:
+                pairs = half.e4m3x4_to_bf16x2(own[first]) + half.e4m3x4_to_bf16x2(own[first + 1])
+                for j in cutlass.range_constexpr(4):
+                    own[first + j] = pairs[j]
         else:
-            both = words[16 * i] & Uint32(0x7FFF7FFF)
-            for j in cutlass.range_constexpr(1, 16):
-                both = half.max_u16x2(both, words[16 * i + j] & Uint32(0x7FFF7FFF))
-            largest = cutlass.max(Int32(both & Uint32(0xFFFF)), Int32(both >> Uint32(16)))
-            for offset in cutlass.range_constexpr(1, 3):
-                largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=offset))
-            # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
-            exponent = Q_EXPONENT + 127 - cutlass.max(largest >> 7, Int32(15))
-            scale = half.float_of_bits((exponent + 127) << 23)
-            factor = factor * half.float_of_bits((127 - exponent) << 23)
+            if dtype == BF16:
+                scale, exponent = _scale_of_row(words, i)
+                factor = factor * half.float_of_bits((127 - exponent) << 23)
+                for j in cutlass.range_constexpr(4):
+                    word = own[first + j]
+                    own[first + j] = half.pack_f16x2(
+                        half.float_of_bits(Int32(word << Uint32(16))) * scale,
+                        half.float_of_bits(Int32(word & Uint32(0xFFFF0000))) * scale,
+                    )
+            elif dtype == E4M3:
+                pairs = half.e4m3x4_to_f16x2(own[first]) + half.e4m3x4_to_f16x2(own[first + 1])
+                for j in cutlass.range_constexpr(4):
+                    own[first + j] = pairs[j]
             if cutlass.const_expr(config.kv_format == "nvfp4"):
                 factor = factor * Float32(2.0**half.E2M1_SHIFT)
-            floats = []
-            for j in cutlass.range_constexpr(4):
-                word = own[4 * i + j]
-                floats += [
-                    half.float_of_bits(Int32(word << Uint32(16))) * scale,
-                    half.float_of_bits(Int32(word & Uint32(0xFFFF0000))) * scale,
-                ]
-            for j in cutlass.range_constexpr(4):
-                low, high = (j, j + 4) if config.kv_format == "nvfp4" else (2 * j, 2 * j + 1)
-                parts[2 * j + i] = half.pack_f16x2(floats[low], floats[high]) ^ flip
+        four = [own[first + j] for j in range(4)]
+        if cutlass.const_expr(config.kv_format == "nvfp4"):
+            # (0, 4), (1, 5), (2, 6), (3, 7) of eight dims, the order in which codes leave their word.
+            four = [half.prmt(four[j // 2], four[2 + j // 2], 0x7632 if j % 2 else 0x5410) for j in range(4)]
+        for j in cutlass.range_constexpr(4):
+            parts[2 * j + i] = four[j] ^ flip
         # Not zero, by which the score of a hidden token, minus infinity, could not be multiplied.
         factor = select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
-        if Boolean(warp == 0) & Boolean(lane % 4 == 0):
-            memory.store_shared_f32(shared + FACTORS_AT + (lane // 4 + 8 * i) * 4, factor)
-    if warp < 4:
-        for step in cutlass.range_constexpr(2):
-            memory.store_shared_128(
-                shared + QUERIES_AT + (32 * (2 * warp + step) + lane) * 16, *[parts[4 * step + i] for i in range(4)]
-            )
+        if Boolean(portion == 0) & Boolean(lane % 4 == 0):
+            memory.store_shared_f32(factors + (lane // 4 + 8 * i) * factor_stride, factor)
+    for step in cutlass.range_constexpr(2):
+        memory.store_shared_128(
+            queries + (32 * (2 * portion + step) + lane) * 16, *[parts[4 * step + i] for i in range(4)]
+        )
+
+
+@cute.jit
+def _scale_of_row(words: cute.Tensor, i: cutlass.Constexpr):
+    """The power of two by which a row of BF16 is multiplied, and its exponent."""
+    both = words[16 * i] & Uint32(0x7FFF7FFF)
+    for j in cutlass.range_constexpr(1, 16):
+        both = half.max_u16x2(both, words[16 * i + j] & Uint32(0x7FFF7FFF))
+    largest = cutlass.max(Int32(both & Uint32(0xFFFF)), Int32(both >> Uint32(16)))
+    for offset in cutlass.range_constexpr(1, 3):
+        largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=offset))
+    # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
+    exponent = Q_EXPONENT + 127 - cutlass.max(largest >> 7, Int32(15))
+    return half.float_of_bits((exponent + 127) << 23), exponent
 
 
 def query_step(queries: Int32, step: int) -> tuple:

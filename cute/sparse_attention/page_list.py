@@ -4,7 +4,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 from msa_ops.cute.common import memory
-from msa_ops.cute.sparse_attention.sm90_configs import COUNT_AT, LIST_AT, PAGE
+from msa_ops.cute.sparse_attention.sm90_configs import PAGE
 
 FEW_TOKENS = 64
 
@@ -26,7 +26,8 @@ def request_of_token(token: Int32, lane: Int32, starts: Int64, batch: Int32) -> 
 
 @cute.jit
 def list_pages(
-    shared: Int32,
+    list_at: Int32,
+    count_at: Int32,
     lane: Int32,
     token: Int32,
     ids: Int64,
@@ -86,9 +87,7 @@ def list_pages(
         place = count + cute.arch.popc(votes & ((Int32(1) << lane) - 1))
         if usable:
             visible = cutlass.min(position + 1 - chosen[i] * PAGE, PAGE)
-            memory.store_shared_i64x2(
-                shared + LIST_AT + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible)
-            )
+            memory.store_shared_i64x2(list_at + 16 * place, cache + Int64(pages[i]) * page_stride, Int64(visible))
         count = count + cute.arch.popc(votes)
     if lane == 0:
-        memory.store_shared_i32(shared + COUNT_AT, count)
+        memory.store_shared_i32(count_at, count)

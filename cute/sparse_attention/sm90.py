@@ -15,7 +15,7 @@ import math
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import BFloat16, Boolean, Float32, Int32, Int64, Uint8, Uint32
+from cutlass import Boolean, Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
@@ -24,6 +24,7 @@ from msa_ops.cute.common.warp_mma import mma_16816
 from msa_ops.cute.sparse_attention import combine, operands
 from msa_ops.cute.sparse_attention.page_list import list_pages
 from msa_ops.cute.sparse_attention.sm90_configs import (
+    BF16,
     COUNT_AT,
     EXCHANGE_AT,
     FACTORS_AT,
@@ -82,10 +83,12 @@ class SparseAttentionSm90:
         v_offset: Int32,
         v_scale_offset: Int32,
         cluster: Int32,
+        q_dtype: Int32,
+        code_factor: Int32,
         softmax_scale: Float32,
         stream: cuda.CUstream,
     ):
-        """Addresses of tensors, strides in elements (of the cache: bytes), and what the host knows of the shapes.
+        """Addresses of tensors, strides in elements (of q and the cache: bytes), and what the host knows of the shapes.
 
         head_stride: bytes from a head's K to the next head's, and of V. scale_head_stride: likewise of scales. Offsets
         in a page, from its start. cluster: thread blocks that share a pair.
@@ -121,6 +124,8 @@ class SparseAttentionSm90:
             v_offset,
             v_scale_offset,
             cluster,
+            q_dtype,
+            code_factor,
             softmax_scale,
         ).launch(
             grid=(tokens * num_kv_heads * cluster, 1, 1),
@@ -166,9 +171,12 @@ class SparseAttentionSm90:
         v_offset: Int32,
         v_scale_offset: Int32,
         cluster: Int32,
+        q_dtype: Int32,
+        code_factor: Int32,
         softmax_scale: Float32,
     ):
         config = self.config
+        q_dtype = q_dtype if config.any_q else Int32(BF16)
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // 32)
@@ -192,11 +200,12 @@ class SparseAttentionSm90:
         cute.arch.griddepcontrol_launch_dependents()
         words = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
         own = cute.make_rmem_tensor(cute.make_layout((8,)), Uint32)
-        rows = q.toint() + 2 * (Int64(token) * q_token_stride + Int64(head * group) * q_head_stride)
-        operands.load_queries(config, words, own, rows, q_head_stride, group, lane, warp % 4)
+        rows = q.toint() + Int64(token) * q_token_stride + Int64(head * group) * q_head_stride
+        operands.load_queries(config, words, own, rows, q_head_stride, group, lane, warp % 4, q_dtype)
         if warp == 0:
             list_pages(
-                shared,
+                shared + LIST_AT,
+                shared + COUNT_AT,
                 lane,
                 token,
                 block_ids.toint() + 4 * (Int64(token) * ids_token_stride + Int64(head) * ids_head_stride),
@@ -243,7 +252,10 @@ class SparseAttentionSm90:
         base = softmax_scale * Float32(math.log2(math.e))
         if k_scale.toint() != Int64(0):
             base = base * memory.load_global_f32(k_scale.toint())
-        operands.prepare_queries(config, words, own, shared, warp, lane, base)
+        if warp < 4:
+            queries = shared + QUERIES_AT
+            factors = shared + FACTORS_AT
+            operands.prepare_queries(config, words, own, queries, factors, 4, warp, lane, base, q_dtype)
         cute.arch.barrier()
 
         sums = cute.make_rmem_tensor(cute.make_layout((64,)), Float32)
@@ -300,6 +312,7 @@ class SparseAttentionSm90:
             v_scale.toint(),
             out.toint(),
             lse.toint(),
+            q_dtype,
         )
 
     @cute.jit
@@ -421,9 +434,9 @@ def trace(config: Config):
 
     strides = ("q_token_stride", "q_head_stride", "page_stride", "ids_token_stride", "ids_head_stride", "table_stride")
     values = {
-        "q": pointer(BFloat16, 16),
+        "q": pointer(Uint8, 16),
         "kv_cache": pointer(Uint8, 16),
-        "out": pointer(BFloat16, 16),
+        "out": pointer(Uint8, 16),
         **{name: pointer(Int32, 4) for name in ("block_ids", "block_table", "seq_lens", "cu_seqlens_q")},
         **{name: pointer(Float32, 4) for name in ("k_scale", "v_scale", "lse")},
         **{name: Int64(0) for name in (*strides, "cache_policy")},

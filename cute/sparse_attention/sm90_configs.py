@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msa_ops.build.unit import Family
 from msa_ops.registry import Code, Refusal
@@ -18,6 +18,8 @@ MAX_CLUSTER = 8
 """Thread blocks of a cluster, the portable maximum."""
 ROW_BYTES = {"nvfp4": 64, "fp8": 128, "bf16": 256}
 SCALE_BYTES = {"nvfp4": 8, "fp8": 0, "bf16": 0}
+BF16, FP16, E4M3 = range(3)
+"""Numbers of the dtypes of q."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Config:
     """packed: K and V rows of a token side by side. warps: of a block. chunk: tokens that a warp takes at a time.
 
     stages: chunks of a warp in shared memory. blocks: thread blocks that a multiprocessor holds.
+    any_q: q may be FP16 or E4M3, too; asking for its dtype costs time in small batches.
     """
 
     kv_format: str
@@ -33,10 +36,11 @@ class Config:
     chunk: int
     stages: int
     blocks: int
+    any_q: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}"
+        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}{'_any_q' if self.any_q else ''}"
 
     @property
     def chunks_of_a_page(self) -> int:
@@ -116,7 +120,7 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
         yield Refusal(Code.ARGUMENT, f"a warp's ring is smaller than its sums, {SUMS_BYTES} bytes", "use more stages")
 
 
-CONFIGS = (
+BF16_CONFIGS = (
     Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
     Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
     *(
@@ -130,6 +134,7 @@ CONFIGS = (
         )
     ),
 )
+CONFIGS = BF16_CONFIGS + tuple(replace(config, any_q=True) for config in BF16_CONFIGS)
 
 FAMILY = Family(
     op="sparse_attention",
@@ -166,6 +171,8 @@ FAMILY = Family(
         "v_offset",
         "v_scale_offset",
         "cluster",
+        "q_dtype",
+        "code_factor",
         "softmax_scale",
     ),
     configs=CONFIGS,

@@ -165,6 +165,25 @@ def test_prefix_hit_equals_a_cold_prefill(target: Target) -> None:
     check(target, warm, tuple(r[rows] for r in whole))
 
 
+@pytest.mark.parametrize(("variant", "q_dtype"), [("nan", "bfloat16"), ("unsorted", "float8_e4m3fn")])
+def test_many_rows(target: Target, variant: str, q_dtype: str) -> None:
+    """Kernels may divide the work in another way if there are more rows than places for thread blocks."""
+    args = make(
+        target,
+        17,
+        variant=variant,
+        batch=160,
+        q_len=4,
+        seq_len=300,
+        topk=3,
+        num_heads=2,
+        num_kv_heads=1,
+        q_dtype=q_dtype,
+    )
+    assert args.q.shape[0] > 192
+    check(target, args, attention_of_args(args))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("q_len", [1, 8])
 def test_the_shapes_of_a_decode_step(target: Target, q_len: int) -> None:

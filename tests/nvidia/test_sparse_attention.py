@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from msa_ops.cute.sparse_attention import sm90_configs as configs
+from msa_ops.cute.sparse_attention import sm90_pages_configs as pages
 
-from msa_ops.nvidia.sparse_attention import choose_shape
+from msa_ops.nvidia.sparse_attention import choose_shape, kernel_name
 from msa_ops.nvidia.sparse_attention_limits import refusals
 from msa_ops.ops.sparse_attention import Facts
 from msa_ops.registry import parse_platform
@@ -18,15 +19,24 @@ PLATFORM = parse_platform("sm_90a")
 @pytest.mark.parametrize("topk", [1, 2, 3, 7, 16, 64])
 @pytest.mark.parametrize("pairs", [1, 4, 24, 25, 48, 49, 96, 97, 192, 193, 512, 100_000])
 def test_a_shape_has_a_kernel_and_a_page_for_every_block(pairs: int, topk: int) -> None:
-    shape = choose_shape(pairs, topk)
-    for kv_format in ("nvfp4", "fp8", "bf16"):
-        assert any(c.kv_format == kv_format and c.warps == shape.warps for c in configs.CONFIGS)
-    assert shape.cluster in (1, 2, 4, 8) and shape.cluster <= max(topk, 1)
+    names = {f"sparse_attention__{c.name}__sm_90a" for c in (*configs.CONFIGS, *pages.FAMILY.configs)}
+    for kv_format, layouts in (("nvfp4", ("planes", "slots")), ("fp8", ("planes", "packed")), ("bf16", ("packed",))):
+        shape = choose_shape(pairs, topk, kv_format)
+        for layout in layouts:
+            for bf16_queries in (False, True):
+                assert kernel_name(kv_format, layout, shape, bf16_queries) in names
+        assert shape.cluster in (1, 2, 4, 8) and shape.cluster <= max(topk, 1)
 
 
 def test_fewer_pairs_have_more_warps_each() -> None:
-    warps = [shape.warps * shape.cluster for shape in (choose_shape(pairs, 16) for pairs in (4, 32, 64, 128, 512))]
+    shapes = [choose_shape(pairs, 16, "fp8") for pairs in (4, 32, 64, 128, 512)]
+    warps = [shape.warps * shape.cluster for shape in shapes]
     assert warps == sorted(warps, reverse=True) and warps[0] > warps[-1]
+
+
+def test_many_pairs_of_nvfp4_go_page_by_page() -> None:
+    assert choose_shape(512, 16, "nvfp4").paged
+    assert not choose_shape(512, 16, "fp8").paged and not choose_shape(4, 16, "nvfp4").paged
 
 
 @pytest.mark.parametrize(
@@ -35,6 +45,7 @@ def test_fewer_pairs_have_more_warps_each() -> None:
         ({"num_heads": 64, "num_kv_heads": 2}, "32 query heads"),
         ({"v_scale_layout": "token_quads"}, "token_quads"),
         ({"k_scale_layout": "swizzle_128x4"}, "swizzle_128x4"),
+        ({"kv_format": "bf16", "q_dtype": "float16"}, "float16"),
     ],
 )
 def test_refusals_name_what_is_accepted(changes: dict[str, object], words: str) -> None:
@@ -63,3 +74,13 @@ def test_blocks_fit_a_multiprocessor(config: configs.Config) -> None:
 def test_a_ring_that_cannot_take_the_sums_is_refused() -> None:
     small = replace(configs.CONFIGS[0], chunk=16, stages=3)
     assert small.ring_bytes < configs.SUMS_BYTES and list(configs.supports(small, PLATFORM))
+
+
+@pytest.mark.parametrize("config", pages.FAMILY.configs, ids=lambda config: config.name)
+def test_blocks_that_go_page_by_page_fit_a_multiprocessor(config: pages.Config) -> None:
+    """Bulk copies and vectors are aligned; what a cluster sends fits where queries and weights were."""
+    assert config.blocks * (pages.SHARED_MEMORY + 1024) <= 233_472
+    for at in (pages.LIST_AT, pages.QUERIES_AT, pages.WEIGHTS_AT, pages.TABLE_AT, pages.RING_AT, pages.WEIGHTS_ROW):
+        assert at % 16 == 0
+    assert pages.RECEIVED_AT + pages.RECEIVED_BYTES <= pages.TABLE_AT
+    assert pages.COUNT_AT + 4 <= pages.STATES_AT and pages.TABLE_GROUP % 16 == 0

@@ -110,7 +110,10 @@ BACKENDS = (
         target="msa_ops.nvidia.sparse_attention:sm90",
         archs=frozenset({"sm_90a"}),
         band=Band.SPECIALIZED,
-        limits=(("q_dtype", OneOf("bfloat16")), ("kv_format", OneOf("nvfp4", "fp8", "bf16"))),
+        limits=(
+            ("q_dtype", OneOf("bfloat16", "float16", "float8_e4m3fn")),
+            ("kv_format", OneOf("nvfp4", "fp8", "bf16")),
+        ),
         predicate=sparse_attention_limits.refusals,
         numerics=Numerics(rounding=("exact",)),
         compiled=True,

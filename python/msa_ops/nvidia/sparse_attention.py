@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from msa_ops.cache.page import main_page
+from msa_ops.cute.sparse_attention import sm90_configs as kernel  # type: ignore[import-untyped]
 from msa_ops.nvidia.launch import bits, launch, pointer
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args
@@ -16,32 +18,42 @@ from msa_ops.ops.sparse_attention import Args
 EVICT_NORMAL = 0x1000000000000000
 EVICT_FIRST = 0x12F0000000000000
 
+CODE_FACTOR = 256
+"""A shift by eight that the compiler must not know to be one; see msa_ops.cute.common.half_pairs."""
+
+Q_DTYPES = {torch.bfloat16: kernel.BF16, torch.float16: kernel.FP16, torch.float8_e4m3fn: kernel.E4M3}
+"""Their numbers in the kernels."""
+
 
 @dataclass(frozen=True)
 class Shape:
-    """How the work on a query token and KV head is divided. warps: of a block. cluster: blocks."""
+    """How the work is divided. warps: of a block. cluster: blocks that share a KV head's pages.
+
+    paged: the warps of a block go from page to page together (NVFP4 only); else each has chunks of pages of its own.
+    """
 
     warps: int
     cluster: int
+    paged: bool = False
 
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
     tokens = a.q.shape[0]
     if tokens:
-        shape = choose_shape(tokens * a.num_kv_heads, a.block_ids.shape[2])
+        shape = choose_shape(tokens * a.num_kv_heads, a.block_ids.shape[2], a.kv_format)
         start(a, outs, shape, evict_first=tokens <= a.seq_lens.shape[0])
 
 
 @functools.cache
-def choose_shape(pairs: int, topk: int) -> Shape:
+def choose_shape(pairs: int, topk: int, kv_format: str) -> Shape:
     """For a number of pairs of a query token and a KV head: what was fastest on an H200 with 16 pages a pair.
 
     The fewer pairs, the more warps and then blocks for each. Clusters of large blocks find no place: two blocks of
     four warps are better than one of eight.
     """
     if pairs > 192:
-        return Shape(4, 1)
+        return Shape(4, 1, paged=kv_format == "nvfp4")
     if pairs > 96:
         return Shape(8, 1)
     if pairs > 48:
@@ -52,6 +64,12 @@ def choose_shape(pairs: int, topk: int) -> Shape:
     return Shape(4, cluster)
 
 
+@functools.cache
+def kernel_name(kv_format: str, kv_layout: str, shape: Shape, bf16_queries: bool) -> str:
+    layout = "pages" if shape.paged else "packed" if kv_layout == "packed" else "planes"
+    return f"sparse_attention__{kv_format}_{layout}_w{shape.warps}{'' if bf16_queries else '_any_q'}__sm_90a"
+
+
 def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool) -> None:
     """Launches one configuration."""
     out, lse = outs
@@ -60,9 +78,9 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
     scaled = a.kv_format == "nvfp4"
     token_major = a.topk_layout == "THK"
     ids_strides = a.block_ids.stride()
-    packed = "packed" if a.kv_layout == "packed" else "planes"
+    size = a.q.element_size()
     launch(
-        f"sparse_attention__{a.kv_format}_{packed}_w{shape.warps}__sm_90a",
+        kernel_name(a.kv_format, a.kv_layout, shape, a.q.dtype is torch.bfloat16),
         a.q.device,
         pointer(a.q),
         pointer(a.kv_cache),
@@ -74,8 +92,8 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         pointer(a.v_scale),
         pointer(out),
         pointer(lse),
-        a.q.stride(0),
-        a.q.stride(1),
+        size * a.q.stride(0),
+        size * a.q.stride(1),
         a.kv_cache.stride(0),
         ids_strides[0 if token_major else 1],
         ids_strides[1 if token_major else 0],
@@ -94,5 +112,7 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         v.offset,
         page.member("v_scale").offset if scaled else 0,
         shape.cluster,
+        Q_DTYPES[a.q.dtype],
+        CODE_FACTOR,
         bits(scale_of_softmax(a)),
     )

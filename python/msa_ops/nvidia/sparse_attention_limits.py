@@ -22,3 +22,9 @@ def refusals(platform: Platform, facts: Any) -> Iterable[Refusal]:
             f"scale layouts are {facts.k_scale_layout} and {facts.v_scale_layout}; accepted: linear",
             "write the cache with linear scales",
         )
+    if facts.q_dtype == "float16" and facts.kv_format == "bf16":
+        yield Refusal(
+            Code.ARGUMENT,
+            "q_dtype is float16 with a bf16 cache; accepted: bfloat16, float8_e4m3fn",
+            "convert the queries or change kv_format",
+        )

@@ -1,0 +1,75 @@
+"""Configurations of the Hopper kernel of sparse_attention whose warps go from page to page together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msa_ops.cute.sparse_attention import sm90_configs
+from msa_ops.cute.sparse_attention.sm90_configs import HEAD_DIM, MAX_CLUSTER, MAX_TOPK, PAGE, ROWS
+
+from msa_ops.build.unit import Family
+from msa_ops.registry import Refusal
+from msa_ops.registry.platform import Platform
+
+WARPS = 4
+STAGES = 2
+KEYS_BYTES = PAGE * HEAD_DIM // 2
+SCALES_BYTES = PAGE * HEAD_DIM // 16
+WEIGHTS_ROW = 2 * PAGE + 16
+"""Bytes from a row of weights to the next: 16 more than they take, so that eight rows lie in different banks."""
+TABLE_GROUP = 336
+"""Bytes from the scales of V of one group of 16 dims to those of the next; 256 of them are used."""
+WEIGHTS_BYTES = ROWS * WEIGHTS_ROW
+TABLE_BYTES = TABLE_GROUP * HEAD_DIM // 16
+STAGE_BYTES = 2 * (KEYS_BYTES + SCALES_BYTES)
+V_AT, K_SCALES_AT, V_SCALES_AT = KEYS_BYTES, 2 * KEYS_BYTES, 2 * KEYS_BYTES + SCALES_BYTES
+"""Of a stage, from its start, where K is."""
+
+# Shared memory of a block: barriers (K of each stage, V of each stage, exchange); number of pages; for each row its
+# factor and running maximum, the maximum that is proposed, and each warp's sum of weights; list of pages; queries;
+# weights, twice; scales of V, twice; the ring of pages.
+# In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
+EXCHANGE_AT = 32
+COUNT_AT = 40
+STATES_AT = 128
+PROPOSED_AT = STATES_AT + 8 * ROWS
+TOTALS_AT = PROPOSED_AT + 4 * ROWS
+LIST_AT = TOTALS_AT + 4 * ROWS * WARPS
+QUERIES_AT = LIST_AT + 16 * MAX_TOPK
+WEIGHTS_AT = QUERIES_AT + 2 * ROWS * HEAD_DIM
+TABLE_AT = WEIGHTS_AT + 2 * WEIGHTS_BYTES
+RING_AT = (TABLE_AT + 2 * TABLE_BYTES + 127) // 128 * 128
+SHARED_MEMORY = RING_AT + STAGES * STAGE_BYTES
+RECEIVED_AT = QUERIES_AT
+"""What other blocks of the cluster send: statistics, then sums; where queries and weights were."""
+RECEIVED_BYTES = MAX_CLUSTER * 8 * ROWS + 4 * ROWS * HEAD_DIM
+
+
+@dataclass(frozen=True)
+class Config:
+    """blocks: thread blocks that a multiprocessor holds. any_q: q may be FP16 or E4M3, too."""
+
+    blocks: int
+    any_q: bool = False
+    kv_format: str = "nvfp4"
+    mma: str = "f16"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kv_format}_pages_w{WARPS}{'_any_q' if self.any_q else ''}"
+
+
+def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
+    return ()
+
+
+FAMILY = Family(
+    op="sparse_attention",
+    module="msa_ops.cute.sparse_attention.sm90_pages",
+    archs=("sm_90a",),
+    arguments=sm90_configs.FAMILY.arguments,
+    configs=(Config(blocks=4), Config(blocks=4, any_q=True)),
+    supports=supports,
+    shared_memory=lambda config: SHARED_MEMORY,
+)
