@@ -111,6 +111,10 @@ void add_cluster_forms(Forms& forms) {
   for (const std::string space : {"", ".shared::cta", ".shared::cluster"}) {
     forms.push_back({"fence.proxy.async" + space, "", fence_proxy});
   }
+  for (const std::string half : {"acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"}) {
+    forms.push_back({"fence." + half + ".cluster", "", fence});
+    forms.push_back({"fence.proxy.async::generic." + half + ".cluster", "", fence_proxy});
+  }
   forms.push_back({"fence.proxy.async.global", "", nothing});
   forms.push_back({"fence.proxy.alias", "", nothing});
   forms.push_back({"fence.mbarrier_init.release.cluster", "", fence_mbarriers});

@@ -87,16 +87,20 @@ void add_control_forms(Forms& forms) {
   for (const std::string opcode : {"ret", "exit"}) {
     forms.push_back({opcode, "", ret, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   }
-  for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned"}) {
+  for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned",
+                                   "barrier.sync", "barrier.cta.sync"}) {
     forms.push_back({opcode, "4 4?", barrier<true>});
   }
   for (const std::string opcode : {"bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red"}) {
-    const bool aligned = opcode.compare(0, 7, "barrier") == 0;
-    forms.push_back({opcode + ".popc" + (aligned ? ".aligned" : "") + ".u32", "=4 4 4? p", barrier_reduce<Reduce::kCount>});
-    forms.push_back({opcode + ".and" + (aligned ? ".aligned" : "") + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kAnd>});
-    forms.push_back({opcode + ".or" + (aligned ? ".aligned" : "") + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kOr>});
+    for (const std::string aligned : {"", ".aligned"}) {
+      if (opcode.compare(0, 4, "bar.") == 0 && !aligned.empty()) continue;
+      forms.push_back({opcode + ".popc" + aligned + ".u32", "=4 4 4? p", barrier_reduce<Reduce::kCount>});
+      forms.push_back({opcode + ".and" + aligned + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kAnd>});
+      forms.push_back({opcode + ".or" + aligned + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kOr>});
+    }
   }
-  for (const std::string opcode : {"bar.arrive", "bar.cta.arrive", "barrier.arrive.aligned", "barrier.cta.arrive.aligned"}) {
+  for (const std::string opcode : {"bar.arrive", "bar.cta.arrive", "barrier.arrive.aligned",
+                                   "barrier.cta.arrive.aligned", "barrier.arrive", "barrier.cta.arrive"}) {
     forms.push_back({opcode, "4 4", barrier<false>});
   }
 }

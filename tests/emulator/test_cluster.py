@@ -240,11 +240,12 @@ def test_shapes_of_clusters_and_chips() -> None:
     run_ptx(kernel("", directives=".explicitcluster\n.reqnctapercluster 2\n"), "k", 2, 32, [out], cluster=2)
 
 
+@pytest.mark.parametrize("name", ["bar", "barrier", "barrier.cta"])
 @pytest.mark.parametrize("operation", ["popc.u32 %r1", "and.pred %p3", "or.pred %p3"])
-def test_barriers_that_count_votes(operation: str) -> None:
+def test_barriers_that_count_votes(operation: str, name: str) -> None:
     for limit in (0, 1, 40, 64):
         out = np.zeros(64, np.uint32)
-        body = f"setp.lt.u32 %p1, %r0, {limit};\nbar.red.{operation}, 1, 64, %p1;\n"
+        body = f"setp.lt.u32 %p1, %r0, {limit};\n{name}.red.{operation}, 1, 64, %p1; {name}.sync 2;\n"
         body += "" if "popc" in operation else "selp.b32 %r1, 1, 0, %p3;\n"
         body += "shl.b32 %r2, %r0, 2; cvt.u64.u32 %rd2, %r2; add.s64 %rd2, %rd2, %rd0; st.global.b32 [%rd2], %r1;"
         run_ptx(kernel(body), "k", 1, 64, [out])

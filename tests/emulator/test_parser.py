@@ -21,10 +21,8 @@ def launch(text: str, **options: object) -> None:
         "vadd.s32.s32.s32 %r1, %r1, %r1",
         "add.rna.f32 %r1, %r1, %r1",
         "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
-        "barrier.red.popc.u32 %r1, 0, %p1",
         "prmt.b32.f5e %r1, %r1, %r1, %r1",
         "mov.b32 {%h1, %h2, %h3}, %r1",
-        "barrier.sync 0",
     ],
 )
 def test_unsupported_before_anything_runs(instruction: str) -> None:
