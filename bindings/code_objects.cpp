@@ -55,6 +55,12 @@ AmdLaunch prepare_code_object(int position, unsigned num_workgroups, const std::
     throw std::out_of_range("no code object at position " + std::to_string(position));
   }
   const CodeObject& object = kCodeObjects[position];
+  // HSA counts the work-items of a launch in 32 bits.
+  if (num_workgroups == 0 || std::uint64_t{num_workgroups} * object.threads > UINT32_MAX) {
+    throw std::invalid_argument("kernel " + std::string(object.name) + ": " + std::to_string(num_workgroups) +
+                                " workgroups of " + std::to_string(object.threads) +
+                                "; accepted: 1 to 4294967295 work-items");
+  }
   return AmdLaunch{object.code,           object.code_bytes,       object.kernel, {num_workgroups, 1, 1},
                    {object.threads, 1, 1}, 0, kernel_arguments(object, values), 0, nullptr};
 }

@@ -138,6 +138,13 @@ def test_no_library_is_an_error_and_no_abort() -> None:
             _C.launch_code_object(position, 0, 0, 1, [0] * 6)
 
 
+@pytest.mark.parametrize("num_workgroups", [0, 2**24])
+def test_more_work_items_than_a_launch_can_count(num_workgroups: int) -> None:
+    position = _C.find_code_object("quantize_nvfp4__bfloat16_plain_divide__gfx950")
+    with pytest.raises(ValueError, match=f"{num_workgroups} workgroups of 256; accepted: 1 to 4294967295 work-items"):
+        _C.launch_code_object(position, 0, 0, num_workgroups, [0] * 6)
+
+
 @pytest.mark.parametrize("values", [[0] * 5, [0] * 7])
 def test_number_of_arguments(values: list[int]) -> None:
     position = _C.find_code_object("quantize_nvfp4__bfloat16_plain_divide__gfx950")
