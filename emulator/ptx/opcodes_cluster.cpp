@@ -1,4 +1,5 @@
 // Clusters of thread blocks, fences, and what the hardware is told about caches and registers.
+#include <algorithm>
 #include <string>
 
 #include "addresses.hpp"
@@ -28,16 +29,8 @@ void cluster_wait(PtxWarp& warp, const Instruction&, Mask lanes) {
   if (!warp.block().cluster().barrier().passed(warp.actor_warp(), lanes, true)) warp.wait_for_cluster();
 }
 
-std::uint64_t rank_of(PtxWarp& warp, std::uint64_t rank, int lane) {
-  if (rank >= warp.block().cluster().size()) {
-    throw Violation{FaultKind::kOutOfBounds,
-                    "block " + std::to_string(rank) + " of a cluster of " + std::to_string(warp.block().cluster().size()),
-                    lane};
-  }
-  return rank;
-}
-
-// The address of the same variable in another block of the cluster.
+// The address of the same variable in another block of the cluster. One of a block that the cluster has not may be
+// made, as kernels do whose first lanes alone use theirs; using it is the fault.
 template <bool generic>
 void mapa(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const unsigned shift = warp.kernel().rank_shift();
@@ -48,7 +41,8 @@ void mapa(PtxWarp& warp, const Instruction& i, Mask lanes) {
       throw Violation{FaultKind::kOutOfBounds, "a generic address that is not one of shared memory",
                       static_cast<int>(lane), address};
     }
-    address = (address & own) | rank_of(warp, warp.value(i.operands[2], lane), static_cast<int>(lane)) << shift;
+    const std::uint64_t rank = std::min<std::uint64_t>(warp.value(i.operands[2], lane), 0xff);
+    address = (address & own) | rank << shift;
     warp.set_value(i.operands[0], lane, generic ? address + kSharedWindow : address);
   });
 }

@@ -78,27 +78,31 @@ void is_cancelled(PtxWarp& warp, const Instruction& i, Mask lanes) {
   warp.set_predicate(i.operands[0], result, lanes);
 }
 
-const Quad& cancelled(const Quad& answer, unsigned lane) {
-  if (answer.words[3] == 0) {
-    throw Violation{FaultKind::kAsync, "the first block of a cluster that was not cancelled", static_cast<int>(lane)};
-  }
-  return answer;
+// Lanes whose answer is that nothing was cancelled: what they ask about the first block has no value. Kernels ask
+// before they look at the predicate.
+Mask without_block(const Quad* answers, Mask lanes) {
+  Mask result = 0;
+  for_lanes(lanes, [&](unsigned lane) { result |= static_cast<Mask>(answers[lane].words[3] == 0) << lane; });
+  return result;
 }
 
 template <unsigned dimension>
 void first_block(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* answers = warp.row<Quad>(i.operands[1]);
+  warp.leave_undefined(i.operands[0], without_block(answers, lanes));
   auto* out = warp.out<std::uint32_t>(i.operands[0]);
-  for_lanes(lanes, [&](unsigned lane) { out[lane] = cancelled(answers[lane], lane).words[dimension]; });
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = answers[lane].words[dimension]; });
 }
 
 void first_block_of_all(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* answers = warp.row<Quad>(i.operands[4]);
-  for_lanes(lanes, [&](unsigned lane) {
-    for (unsigned at = 0; at < 4; ++at) {
-      warp.out<std::uint32_t>(i.operands[at])[lane] = at < 3 ? cancelled(answers[lane], lane).words[at] : 0;
-    }
-  });
+  const Mask missing = without_block(answers, lanes);
+  for (unsigned at = 0; at < 4; ++at) {
+    if (i.operands[at].present) warp.leave_undefined(i.operands[at], missing);
+    for_lanes(lanes, [&](unsigned lane) {
+      warp.out<std::uint32_t>(i.operands[at])[lane] = at < 3 ? answers[lane].words[at] : 0;
+    });
+  }
 }
 
 // ---- registers of 128 bits

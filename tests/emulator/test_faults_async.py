@@ -343,8 +343,8 @@ CASES = {
     ),
     "no_such_block": Case(
         "out of bounds",
-        wrong="mov.b32 %r8, 2;\nmapa.shared::cluster.u32 %r9, %r4, %r8; // here\n",
-        right="mov.b32 %r8, 1;\nmapa.shared::cluster.u32 %r9, %r4, %r8;\n",
+        wrong="mov.b32 %r8, 2; mapa.shared::cluster.u32 %r9, %r4, %r8;\nst.shared::cluster.b32 [%r9], %r8; // here\n",
+        right="mov.b32 %r8, 2; mapa.shared::cluster.u32 %r9, %r4, %r8;\n",
         cluster=2,
         threads=32,
     ),
