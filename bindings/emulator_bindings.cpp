@@ -14,6 +14,7 @@
 
 #include "compiled_kernels.hpp"
 #include "emulator_runtime.hpp"
+#include "ptx/approximate.hpp"
 #include "ptx/error.hpp"
 #include "ptx/features.hpp"
 #include "ptx/execute.hpp"
@@ -183,6 +184,9 @@ void add_emulator(py::module_& m) {
         return sizes;
       },
       py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
+  m.def("set_unit_table",
+        [](const std::string& name, const py::bytes& bytes) { emulator::ptx::set_unit_table(name, bytes); },
+        py::arg("name"), py::arg("bytes"), "A table of emulator/ptx/approximate.hpp.");
   m.def("target_has", &emulator::ptx::target_has, py::arg("target"), py::arg("opcode"),
         "Whether PTX of this .target may hold the instruction.");
   m.def(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msa_ops import _C
-from msa_ops.emulator import kernel_text
+from msa_ops.emulator import kernel_text, units
 from msa_ops.emulator.memory import Allocation, allocation
 from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, report_of
 from msa_ops.registry import parse_platform, virtual
@@ -66,9 +66,11 @@ class VirtualChip:
             position = _C.find_kernel(kernel)
         except IndexError as error:
             raise NotImplementedError(str(error)) from None
+        text = kernel_text.ptx(kernel)
+        units.load_for(text)
         counters = _C.emulate_launch(
             position,
-            kernel_text.ptx(kernel),
+            text,
             memory,
             list(arguments),
             self.max_instructions,

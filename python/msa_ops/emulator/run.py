@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msa_ops import _C
+from msa_ops.emulator import units
 from msa_ops.emulator.memory import Allocation, allocation, is_memory
 
 MAX_INSTRUCTIONS = 10**10
@@ -104,6 +105,7 @@ def run_ptx(
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
     lacks, both before anything runs; ValueError for arguments or a launch that do not fit.
     """
+    units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if len(sizes) != len(arguments):
         raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(sizes)}")
@@ -150,6 +152,7 @@ def run_ptx_on_devices(
     peer_access: whether each device may also use the others' memory. The rest is as in `run_ptx`.
     Returns the reports of the devices. Raises as `run_ptx`.
     """
+    units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if not arguments or any(len(own) != len(sizes) for own in arguments):
         raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
@@ -196,6 +199,7 @@ def run_compiled(
         raise NotImplementedError(str(error)) from None
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = _allocations(args, tensors)
+    units.load_for(ptx)
     return report_of(_C.emulate_launch(position, ptx, memory, slots, max_instructions, chip, seed, sum_order))
 
 
