@@ -23,7 +23,9 @@ void Mbarriers::reset() {
 }
 
 void Mbarriers::init(std::uint64_t address, std::uint32_t count, int lane) {
-  if (count < 1 || count > kMostArrivals) fail("a count of " + std::to_string(count) + "; accepted: 1 to 1048575", lane, address);
+  if (count < 1 || count > kMostArrivals) {
+    fail("a count of " + std::to_string(count) + "; accepted: 1 to 1048575", lane, address);
+  }
   if (barriers_.count(address) != 0) fail("mbarrier.init of an mbarrier that was not invalidated", lane, address);
   shared_.become_mbarrier(address, lane);
   auto made = std::make_unique<Mbarrier>();
@@ -149,7 +151,8 @@ void Mbarriers::fence_init() {
 std::string Mbarriers::describe(const Mbarrier& barrier) const {
   std::ostringstream address;
   address << std::hex << barrier.address;
-  std::string text = "the mbarrier at 0x" + address.str() + " in phase " + std::to_string(barrier.phase) + " (" + std::to_string(barrier.expected - barrier.pending) +
+  std::string text = "the mbarrier at 0x" + address.str() + " in phase " + std::to_string(barrier.phase) + " (" +
+                     std::to_string(barrier.expected - barrier.pending) +
                      " of " + std::to_string(barrier.expected) + " arrivals";
   if (barrier.bytes != 0) text += ", " + std::to_string(barrier.bytes) + " bytes to come";
   return text + ")";

@@ -45,7 +45,8 @@ void SharedMemory::report(const Cell& cell, AccessId earlier, Ordering::Verdict 
                           bool strong, bool asynchronous, bool earlier_writes, int lane) const {
   if (verdict == Ordering::Verdict::kMbarrier) {
     throw Violation{FaultKind::kMbarrier,
-                    std::string(writes ? "write to" : "read of") + " bytes that are an mbarrier; it was not invalidated",
+                    std::string(writes ? "write to" : "read of") +
+                        " bytes that are an mbarrier; it was not invalidated",
                     lane, base_ + at};
   }
   const Ordering::Record& one = verdict == Ordering::Verdict::kRace ? ordering_.culprit(earlier, strong)
@@ -54,7 +55,9 @@ void SharedMemory::report(const Cell& cell, AccessId earlier, Ordering::Verdict 
   std::string other = std::string(one.asynchronous ? "the asynchronous " : "the ") +
                       (earlier_writes ? "write" : "read") + (one.asynchronous ? " that warp " : " of warp ") +
                       std::to_string(one.warp) + (one.asynchronous ? " issued" : "");
-  if (line > 0) other += std::string(earlier_writes || one.asynchronous ? " at line " : " near line ") + std::to_string(line);
+  if (line > 0) {
+    other += (earlier_writes || one.asynchronous ? " at line " : " near line ") + std::to_string(line);
+  }
   const std::string what = std::string(asynchronous ? "asynchronous " : "") + (writes ? "write" : "read");
   if (verdict == Ordering::Verdict::kUnfenced) {
     throw Violation{FaultKind::kProxy, what + " after " + other + " without fence.proxy.async between them", lane,

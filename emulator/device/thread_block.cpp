@@ -46,8 +46,9 @@ ThreadBlock& ThreadBlock::holder(std::uint64_t address, int lane) {
   }
   ThreadBlock& found = cluster_.block(static_cast<unsigned>(rank));
   if (found.ended()) {
-    throw Violation{FaultKind::kExited, "shared memory of block " + std::to_string(rank) + " of the cluster, which has ended",
-                    lane, address};
+    throw Violation{FaultKind::kExited,
+                    "shared memory of block " + std::to_string(rank) + " of the cluster, which has ended", lane,
+                    address};
   }
   return found;
 }

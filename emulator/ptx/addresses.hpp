@@ -59,7 +59,8 @@ inline SharedPlace shared_place(PtxWarp& warp, std::uint64_t address, MemorySpac
 
 enum class Use { kRead, kWrite, kUpdate };
 
-// The bytes of one lane's access, checked. With `written` it is no fault to read shared memory that nothing has written.
+// The bytes of one lane's access, checked. With `written` it is no fault to read shared memory that nothing has
+// written.
 template <Use use>
 inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t address, std::size_t bytes,
                          MemorySpace space, unsigned lane, bool* written = nullptr) {

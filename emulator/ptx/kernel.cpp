@@ -22,7 +22,9 @@ namespace {
 
 // What the modifiers of an instruction say about memory order.
 Order order_of(const std::string& opcode) {
-  const auto has = [&](const char* word) { return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos; };
+  const auto has = [&](const char* word) {
+    return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos;
+  };
   if (has("acq_rel") || has("sc")) return Order::kAcquireRelease;
   if (has("acquire")) return Order::kAcquire;
   if (has("release")) return Order::kRelease;
@@ -274,7 +276,8 @@ class Preparation {
       return;
     }
     if (base.kind == Term::Kind::kName && push_variable(base.name, memory)) return;
-    const bool narrow = memory == MemorySpace::kShared || memory == MemorySpace::kCluster || memory == MemorySpace::kLocal;
+    const bool narrow =
+        memory == MemorySpace::kShared || memory == MemorySpace::kCluster || memory == MemorySpace::kLocal;
     push(base, narrow ? 4 : 8, narrow, false);
   }
 
@@ -373,7 +376,8 @@ class Preparation {
         }
         for (const Parameter& parameter : entry_.parameters) {
           if (parameter.name == term.name && width == 8) {
-            return push_constant(reinterpret_cast<std::uint64_t>(kernel_.parameter_bytes().data()) + parameter.offset, 8);
+            const auto start = reinterpret_cast<std::uint64_t>(kernel_.parameter_bytes().data());
+            return push_constant(start + parameter.offset, 8);
           }
         }
         if (const auto found = variables_.find(term.name); found != variables_.end() && width == 8) {
@@ -500,12 +504,14 @@ Kernel::Kernel(std::string_view source, const std::string& entry) {
   parameter_memory_.resize(bytes + kAlignment);
   const auto address = reinterpret_cast<std::uintptr_t>(parameter_memory_.data());
   parameter_bytes_ = {parameter_memory_.data() + (kAlignment - address % kAlignment) % kAlignment, bytes};
-  variables_.push_back({reinterpret_cast<std::uint64_t>(parameter_bytes_.data()), bytes, false, "the kernel's parameters"});
+  variables_.push_back(
+      {reinterpret_cast<std::uint64_t>(parameter_bytes_.data()), bytes, false, "the kernel's parameters"});
   Preparation(*this, module, *found);
 }
 
 void Kernel::set_parameters(const std::vector<unsigned char>& bytes) {
-  std::copy(bytes.begin(), bytes.end(), parameter_memory_.data() + (parameter_bytes_.data() - parameter_memory_.data()));
+  const auto offset = parameter_bytes_.data() - parameter_memory_.data();
+  std::copy(bytes.begin(), bytes.end(), parameter_memory_.begin() + offset);
 }
 
 std::unique_ptr<WarpProgram> Kernel::make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const {

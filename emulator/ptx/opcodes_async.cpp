@@ -19,8 +19,8 @@ std::uint64_t place(PtxWarp& warp, const Operand& operand, unsigned lane, Memory
 }
 
 std::uint64_t global_place(PtxWarp& warp, const Operand& operand, unsigned lane) {
-  const auto displacement = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(operand.addend)));
-  return warp.value(operand, lane) + displacement;
+  const std::int64_t displacement = static_cast<std::int32_t>(operand.addend);
+  return warp.value(operand, lane) + static_cast<std::uint64_t>(displacement);
 }
 
 // ---- cp.async: of single threads, in the generic proxy
@@ -103,10 +103,16 @@ void cp_async_arrive(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 void check_bulk(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, int lane) {
   if (bytes % 16 != 0) {
-    throw Violation{FaultKind::kAsync, "a bulk copy of " + std::to_string(bytes) + " bytes; accepted: multiples of 16", lane};
+    throw Violation{FaultKind::kAsync, "a bulk copy of " + std::to_string(bytes) + " bytes; accepted: multiples of 16",
+                    lane};
   }
-  if (to % 16 != 0) throw Violation{FaultKind::kMisaligned, "the destination of a bulk copy; it takes 16 bytes", lane, to};
-  if (from % 16 != 0) throw Violation{FaultKind::kMisaligned, "the source of a bulk copy; it takes 16 bytes", lane, from};
+  const auto want_aligned = [&](std::uint64_t address, const char* what) {
+    if (address % 16 != 0) {
+      throw Violation{FaultKind::kMisaligned, std::string(what) + " of a bulk copy; it takes 16 bytes", lane, address};
+    }
+  };
+  want_aligned(to, "the destination");
+  want_aligned(from, "the source");
 }
 
 // From global memory to the same place in the shared memory of one or more blocks.
@@ -278,7 +284,8 @@ void bulk_wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (committed <= count) return;
     const std::uint64_t group = committed - count;
     warp.block().cluster().async().finish_groups(warp.bulk_groups().queue(lane), group, only_read);
-    warp.ordering().acquire(warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulk), static_cast<Clock>(group));
+    const Actor actor = warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulk);
+    warp.ordering().acquire(actor, static_cast<Clock>(group));
   });
 }
 
@@ -366,13 +373,16 @@ void add_async_forms(Forms& forms) {
     forms.push_back({"cp.async.mbarrier.arrive.noinc" + space + ".b64", "A", cp_async_arrive<true>, memory});
   }
   const std::string landed = ".mbarrier::complete_tx::bytes";
-  forms.push_back({"cp.async.bulk.shared::cluster.global" + landed, "S G 4 S 8?", load_bulk<false>, MemorySpace::kCluster});
+  forms.push_back(
+      {"cp.async.bulk.shared::cluster.global" + landed, "S G 4 S 8?", load_bulk<false>, MemorySpace::kCluster});
   forms.push_back({"cp.async.bulk.shared.global" + landed, "S G 4 S 8?", load_bulk<false>, MemorySpace::kShared});
   forms.push_back({"cp.async.bulk.shared::cluster.global" + landed + ".multicast::cluster", "S G 4 S 2 8?",
                    load_bulk<true>, MemorySpace::kCluster});
-  forms.push_back({"cp.async.bulk.shared::cluster.shared" + landed, "S S 4 S", send_bulk<NoReduction>, MemorySpace::kCluster});
-  forms.push_back({"cp.async.bulk.global.shared.bulk_group", "G S 4 8?", store_bulk<NoReduction, false>, MemorySpace::kShared});
-  forms.push_back({"cp.async.bulk.global.shared.bulk_group.cp_mask", "G S 4 8? 2", store_bulk<NoReduction, true>, MemorySpace::kShared});
+  forms.push_back(
+      {"cp.async.bulk.shared::cluster.shared" + landed, "S S 4 S", send_bulk<NoReduction>, MemorySpace::kCluster});
+  const std::string stored = "cp.async.bulk.global.shared.bulk_group";
+  forms.push_back({stored, "G S 4 8?", store_bulk<NoReduction, false>, MemorySpace::kShared});
+  forms.push_back({stored + ".cp_mask", "G S 4 8? 2", store_bulk<NoReduction, true>, MemorySpace::kShared});
   forms.push_back({"cp.async.bulk.commit_group", "", bulk_commit});
   forms.push_back({"cp.async.bulk.wait_group", "4", bulk_wait<false>});
   forms.push_back({"cp.async.bulk.wait_group.read", "4", bulk_wait<true>});
@@ -394,8 +404,9 @@ void add_async_forms(Forms& forms) {
     const auto element = static_cast<std::uint8_t>(std::stoi(type.substr(1)) / 8);
     for (const unsigned count : {1U, 2U, 4U}) {
       if (element * count > 16) continue;
-      forms.push_back({"st.async.shared::cluster" + landed + (count == 1 ? "" : ".v" + std::to_string(count)) + "." + type,
-                       "S v S", store_async<NoReduction>, MemorySpace::kCluster, element,
+      const std::string vector = count == 1 ? "." : ".v" + std::to_string(count) + ".";
+      forms.push_back({"st.async.shared::cluster" + landed + vector + type, "S v S",
+                       store_async<NoReduction>, MemorySpace::kCluster, element,
                        static_cast<std::uint8_t>(count)});
     }
   }

@@ -125,7 +125,8 @@ void add_cluster_forms(Forms& forms) {
   for (const std::string first : {"evict_last", "evict_normal", "evict_first", "evict_unchanged"}) {
     for (const std::string second : {"", ".L2::evict_first", ".L2::evict_unchanged"}) {
       forms.push_back({"createpolicy.fractional.L2::" + first + second + ".b64", "=8 4?", policy});
-      forms.push_back({"createpolicy.range.global.L2::" + first + second + ".b64", "=8 A 4 4", policy, MemorySpace::kGlobal});
+      forms.push_back(
+          {"createpolicy.range.global.L2::" + first + second + ".b64", "=8 A 4 4", policy, MemorySpace::kGlobal});
     }
   }
 }

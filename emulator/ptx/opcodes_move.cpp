@@ -100,7 +100,8 @@ void add_move_forms(Forms& forms) {
   }
   for (const std::string space : {"shared", "shared::cta", "shared::cluster"}) {
     forms.push_back({"cvta." + space + ".u64", "=8 8", unary<std::uint64_t, std::uint64_t, to_generic<kSharedWindow>>});
-    forms.push_back({"cvta.to." + space + ".u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kSharedWindow>>});
+    forms.push_back(
+        {"cvta.to." + space + ".u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kSharedWindow>>});
   }
   forms.push_back({"cvta.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, to_generic<kLocalWindow>>});
   forms.push_back({"cvta.to.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kLocalWindow>>});

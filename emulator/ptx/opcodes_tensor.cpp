@@ -99,7 +99,8 @@ void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     std::vector<SharedPlace> destinations;
     const auto add = [&](std::uint64_t place, std::uint64_t signalled_at) {
       const SharedPlace destination = shared_place(warp, place, i.form->memory, lane);
-      const SharedPlace signalled = shared_place(warp, signalled_at, pair ? MemorySpace::kCluster : i.form->memory, lane);
+      const MemorySpace space = pair ? MemorySpace::kCluster : i.form->memory;
+      const SharedPlace signalled = shared_place(warp, signalled_at, space, lane);
       if (!pair && destination.block != signalled.block) {
         throw Violation{FaultKind::kAsync, "the mbarrier is in another block than the destination", who, signalled_at};
       }
@@ -191,7 +192,8 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if constexpr (kind >= 0) {
       const auto found = reduction_of(kKinds[kind], box.map().type);
       if (!found) {
-        throw Violation{FaultKind::kAsync, "a reduction " + kKinds[kind] + " that the tensor's type does not have", who};
+        throw Violation{FaultKind::kAsync, "a reduction " + kKinds[kind] + " that the tensor's type does not have",
+                        who};
       }
       reduction = *found;
     }
@@ -210,7 +212,9 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 void prefetch_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  for_lanes(lanes, [&](unsigned lane) { box_of(warp, i, 0, lane).check(warp.block().global(), false, static_cast<int>(lane)); });
+  for_lanes(lanes, [&](unsigned lane) {
+    box_of(warp, i, 0, lane).check(warp.block().global(), false, static_cast<int>(lane));
+  });
 }
 
 // ---- changing maps
@@ -308,7 +312,9 @@ void add_tensor_forms(Forms& forms) {
   using Field = TensorMap::Field;
   const auto add_field = [&](const std::string& name, const std::string& type, Field field, bool dimensioned) {
     for (const MemorySpace space : {MemorySpace::kGlobal, MemorySpace::kShared, MemorySpace::kGeneric}) {
-      const std::string where = space == MemorySpace::kGlobal ? ".global" : space == MemorySpace::kShared ? ".shared::cta" : "";
+      const std::string where = space == MemorySpace::kGlobal   ? ".global"
+                                : space == MemorySpace::kShared ? ".shared::cta"
+                                                                : "";
       add("tensormap.replace.tile." + name + where + ".b1024." + type,
           std::string("A ") + (dimensioned ? "4 " : "") + (type == "b64" ? "8" : "4"),
           dimensioned ? replace<true> : replace<false>, space, 0, static_cast<unsigned>(field));

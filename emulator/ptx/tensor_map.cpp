@@ -104,7 +104,8 @@ void TensorMap::encode(std::byte* bytes, unsigned l2_promotion) const {
   std::uint64_t bytes_of_box = padded_bytes();  // of sixteen
   for (unsigned i = 0; i < rank; ++i) bytes_of_box *= box[i] / steps[i];
   if (bytes_of_box / 16 > kMostBoxBytes) {
-    refuse("a box of " + std::to_string(bytes_of_box / 16) + " bytes; accepted: up to " + std::to_string(kMostBoxBytes));
+    refuse("a box of " + std::to_string(bytes_of_box / 16) + " bytes; accepted: up to " +
+           std::to_string(kMostBoxBytes));
   }
   replace(bytes, Field::kAddress, 0, address);
   replace(bytes, Field::kRank, 0, rank - 1);

@@ -74,7 +74,8 @@ void PtxWarp::start() {
   set(Special::kBlocksOfCluster, shape.cluster_blocks());
   set(Special::kWarp, index_);
   set(Special::kWarps, block_.num_warps());
-  const std::uint64_t number = index[0] + std::uint64_t{shape.grid[0]} * (index[1] + std::uint64_t{shape.grid[1]} * index[2]);
+  const std::uint64_t number =
+      index[0] + std::uint64_t{shape.grid[0]} * (index[1] + std::uint64_t{shape.grid[1]} * index[2]);
   const unsigned multiprocessors = block_.cluster().chip().multiprocessors;
   set(Special::kMultiprocessor, static_cast<std::uint32_t>(number % multiprocessors));
   set(Special::kMultiprocessors, multiprocessors);
@@ -134,7 +135,8 @@ void PtxWarp::refresh_clock() {
 
 std::byte* PtxWarp::local(std::uint64_t address, std::size_t bytes, bool write, int lane) {
   const std::size_t all = kernel_.local_bytes();
-  const std::string what = std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
+  const std::string what =
+      std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
   if (address % bytes != 0) throw Violation{FaultKind::kMisaligned, what, lane, address};
   if (bytes > all || address > all - bytes) {
     throw Violation{FaultKind::kOutOfBounds, what + "; the thread has " + std::to_string(all), lane, address};
@@ -168,7 +170,9 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
         ++counts_[at_];
         parked_ = 0;
       } catch (const Violation& violation) {
-        if (violation.kind != FaultKind::kDivergence || !let_others_go_first()) throw Fault(violation, violation.pc < 0 ? place() : place(static_cast<std::uint32_t>(violation.pc)));
+        if (violation.kind != FaultKind::kDivergence || !let_others_go_first()) {
+          throw Fault(violation, place(violation.pc < 0 ? at_ : static_cast<std::uint32_t>(violation.pc)));
+        }
       }
     }
     if (paths_.empty()) return State::kDone;
