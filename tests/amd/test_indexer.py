@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -24,8 +25,15 @@ from tests.contract.oracles.block_scores import block_scores, counts
 from tests.contract.oracles.block_selection import assert_valid, choose_all
 
 BUILT = ("indexer__scan_nvfp4_16__gfx950", "gfx950") in _C.code_objects()
-needs_kernels = pytest.mark.skipif(not BUILT, reason="this build of msa_ops holds no kernels of gfx950")
-E4M3 = {"q_dtype": "float8_e4m3fn", "rounding": "e4m3"}
+
+
+def needs_kernels(test: Any) -> Any:
+    """Slow: run where a build holds the kernels."""
+    skip = pytest.mark.skipif(not BUILT, reason="this build of msa_ops holds no kernels of gfx950")
+    return pytest.mark.slow(skip(test))
+
+
+E4M3: dict[str, Any] = {"q_dtype": "float8_e4m3fn", "rounding": "e4m3"}
 
 
 def run(args: Args, multiprocessors: int = 8, seed: int | None = None) -> Tensor:
@@ -44,7 +52,6 @@ def judge(args: Args, multiprocessors: int = 8) -> Tensor:
 
 
 @needs_kernels
-@pytest.mark.slow
 def test_every_code_with_every_scale() -> None:
     """4,096 products, each equal to the one that ml_dtypes rounds: it ties with it in both orders of the blocks.
 
@@ -108,7 +115,6 @@ def test_more_requests_than_threads() -> None:
 
 
 @needs_kernels
-@pytest.mark.slow
 def test_random_schedules() -> None:
     args = generate(
         74, variant="padding", seq_lens=[2500, 2400, 333, 0, 3], q_lens=[1, 8, 40, 1, 5], num_heads=2, topk=5, **E4M3
