@@ -37,6 +37,7 @@ def test_platform_of_the_cpu() -> None:
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
+        ("sm_90a", {"threads": 0}, "threads: 0; accepted: 1 to 1024"),
         ("cpu", {}, "arch: 'cpu'; accepted: sm_90a, sm_100a, sm_103a, sm_107a, gfx950"),
         ("sm_12", {}, "unknown chip 'sm_12'"),
         ("sm_90a", {"multiprocessors": 0}, "multiprocessors: 0; accepted: 1 to 1024"),
@@ -108,3 +109,19 @@ def test_instructions_are_bounded() -> None:
     x = quantize_nvfp4.generate(3).x
     with msa_ops.emulate(max_instructions=10), pytest.raises(EmulatorFault, match="limit"):
         msa_ops.quantize_nvfp4(x, backend="cute_sm90")
+
+
+@pytest.mark.slow
+def test_threads_of_the_host_change_nothing() -> None:
+    needs_kernels()
+    x = torch.randn(300, 128).to(torch.bfloat16)
+
+    def run(threads: int) -> tuple[list[torch.Tensor], dict[str, int]]:
+        with msa_ops.emulate("sm_90a", threads=threads) as chip:
+            out = msa_ops.quantize_nvfp4(x, backend="cute_sm90")
+        return list(out), chip.launches[0].report.warp_instructions
+
+    (codes, scales), counts = run(1)
+    (other_codes, other_scales), other_counts = run(3)
+    assert torch.equal(codes, other_codes) and torch.equal(scales, other_scales)
+    assert counts == other_counts

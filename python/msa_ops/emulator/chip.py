@@ -36,6 +36,7 @@ class VirtualChip:
     platform: Platform
     max_instructions: int = MAX_INSTRUCTIONS
     seed: int | None = None
+    threads: int = 1
     launches: list[Launch] = field(default_factory=list)
     _call: tuple[str, str, list[Allocation]] | None = None
 
@@ -76,6 +77,7 @@ class VirtualChip:
             self.max_instructions,
             chip=self.platform.arch,
             seed=self.seed,
+            threads=self.threads,
         )
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
@@ -106,6 +108,7 @@ def emulate(
     seed: int | None = None,
     multiprocessors: int | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
+    threads: int = 1,
 ) -> Iterator[VirtualChip]:
     """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
     kernels are executed by the emulator, through their own host launchers.
@@ -117,6 +120,8 @@ def emulate(
         asynchronous work is done; None: warps in turn, and everything as late as the memory model allows.
     multiprocessors: another number than the chip has, for kernels that divide their work by it.
     max_instructions: warp instructions after which a launch is given up.
+    threads: of the host, over which the blocks of NVIDIA's chips are spread; with more than one, atomics of different
+        blocks come in any order.
 
     Raises ValueError for a chip that is not emulated. Ops raise EmulatorFault for what a kernel does wrong,
     UnsupportedPtx for instructions that the emulator lacks.
@@ -128,6 +133,8 @@ def emulate(
         if not 1 <= multiprocessors <= 1024:
             raise ValueError(f"multiprocessors: {multiprocessors}; accepted: 1 to 1024")
         platform = platforms.with_multiprocessors(platform, multiprocessors)
-    chip = VirtualChip(platform, max_instructions, seed)
+    if not 1 <= threads <= 1024:
+        raise ValueError(f"threads: {threads}; accepted: 1 to 1024")
+    chip = VirtualChip(platform, max_instructions, seed, threads)
     with virtual.use(chip):
         yield chip
