@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, Uint32
 from msa_ops.cute.common import async_copy, half_pairs, memory, streaming
+from msa_ops.cute.common.asm import asm
 from msa_ops.cute.indexer_prefill.products import HALF_BYTES
 from msa_ops.cute.indexer_prefill.sm90_configs import PAGE, ROW_BYTES
 
@@ -45,6 +46,26 @@ def place(warp: Int32, lane: Int32, index_format: str) -> SimpleNamespace:
     return SimpleNamespace(source=row * 256 + unit * 16, units=[to])
 
 
+def multiply_add(a: Uint32, factor: Int32, addend: int) -> Uint32:
+    """Integer a x factor + addend as one instruction of the multiplier."""
+    return asm("mad.lo.u32 $0, $1, $2, $3;", [Uint32], [a, factor, Int32(addend)], pure=True)
+
+
+def decode(word: Uint32, scale: Uint32, factors) -> list:
+    """Eight E2M1 codes x scale x 2^-14: FP16 pairs of codes (0, 4), (1, 5), (2, 6), (3, 7).
+
+    A code doubled in its byte has its magnitude at bits 1 to 3 and its sign at bit 4, which adding 0x70 carries into
+    bit 7: the upper byte of an FP16 number (common/half_pairs.py). factors: 2 and 256, in registers, so that shifts
+    run on the multiplier and not on the logic unit, which limits this code.
+    """
+    found = []
+    for codes in (word & Uint32(0x0F0F0F0F), (word >> Uint32(4)) & Uint32(0x0F0F0F0F)):
+        signed = multiply_add(codes, factors[0], 0x70707070)
+        for half in (multiply_add(signed, factors[1], 0), signed):
+            found.append(half_pairs.mul_f16x2(half & Uint32(0x8E008E00), scale))
+    return [found[0], found[2], found[1], found[3]]
+
+
 @cute.jit
 def load(index_format: cutlass.Constexpr, page: Int64, p, words, scales):
     """Asks for a lane's share of the page at that address; not for bf16."""
@@ -62,14 +83,14 @@ def load(index_format: cutlass.Constexpr, page: Int64, p, words, scales):
 
 
 @cute.jit
-def store(index_format: cutlass.Constexpr, stage: Int32, p, words, scales):
+def store(index_format: cutlass.Constexpr, stage: Int32, p, words, scales, factors):
     """Decodes a lane's share into a stage."""
     if cutlass.const_expr(index_format == "nvfp4"):
         for i in cutlass.range_constexpr(4):
             pair = half_pairs.e4m3x2_to_f16x2(scales[i])
-            factors = (half_pairs.both_low(pair), half_pairs.both_high(pair))
+            both = (half_pairs.both_low(pair), half_pairs.both_high(pair))
             for w in cutlass.range_constexpr(4):
-                found = [half_pairs.mul_f16x2(v, factors[w // 2]) for v in half_pairs.e2m1x8_to_f16x2(words[4 * i + w])]
+                found = decode(words[4 * i + w], both[w // 2], factors)
                 memory.store_shared_128(stage + p.units[w % 2] + (i * 1024 + w // 2 * HALF_BYTES), *found)
     else:
         for i in cutlass.range_constexpr(8):

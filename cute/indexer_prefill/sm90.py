@@ -35,7 +35,7 @@ from msa_ops.cute.indexer_prefill.sm90_configs import (
     Config,
 )
 
-AHEAD = 4
+AHEAD = 6
 """Blocks before a page is read, it is brought to the L2 cache."""
 
 
@@ -72,6 +72,7 @@ class IndexerPrefillSm90:
         local_blocks: Int32,
         q_dtype: Int32,
         num_blocks: Int32,
+        code_factor: Int32,
         score_scale: Float32,
         stream: cuda.CUstream,
     ):
@@ -102,6 +103,7 @@ class IndexerPrefillSm90:
             local_blocks,
             q_dtype,
             num_blocks,
+            code_factor,
             score_scale,
         ).launch(
             grid=(num_blocks, 1, 1),
@@ -141,6 +143,7 @@ class IndexerPrefillSm90:
         local_blocks: Int32,
         q_dtype: Int32,
         num_blocks: Int32,
+        code_factor: Int32,
         score_scale: Float32,
     ):
         c = self.config
@@ -179,6 +182,7 @@ class IndexerPrefillSm90:
             local_blocks=local_blocks,
             q_dtype=q_dtype,
             score_scale=score_scale,
+            factors=(code_factor >> 7, code_factor),
             block=block,
             warp=warp,
             lane=thread % 32,
@@ -225,18 +229,24 @@ class IndexerPrefillSm90:
             stop = first + (a.end - piece)
             stop = pages if stop > pages else stop
             row = a.block_table + Int64(request) * (a.table_stride * 4)
-            ids = Int32(-1)
+            # Each lane knows one of the next 32 pages, and one of the 32 behind those.
+            ids = self.look_up(a, row, first + a.lane, stop)
+            next_ids = self.look_up(a, row, first + 32 + a.lane, stop)
+            if turn == loader:
+                for ahead in cutlass.range_constexpr(AHEAD):
+                    self.prefetch(a, cute.arch.shuffle_sync(ids, ahead), warp)
             for b in cutlass.range(first, stop, unroll=1):
                 at = (b - first) % 32
-                if at == 0:
-                    ids = Int32(-1)
-                    if b + a.lane < stop:
-                        ids = streaming.load_i32(row + Int64(b + a.lane) * 4)
+                if at == 0 and b > first:
+                    ids = next_ids
+                    next_ids = self.look_up(a, row, b + 32 + a.lane, stop)
                 page = cute.arch.shuffle_sync(ids, at)
-                later = cute.arch.shuffle_sync(ids, (at + AHEAD) % 32)
                 if turn == loader:
-                    if at + AHEAD < 32:
-                        self.prefetch(a, later, warp)
+                    near, far = (
+                        cute.arch.shuffle_sync(ids, (at + AHEAD) % 32),
+                        cute.arch.shuffle_sync(next_ids, (at + AHEAD) % 32),
+                    )
+                    self.prefetch(a, near if at + AHEAD < 32 else far, warp)
                     behind = self.load_page(a, p, page, slot, parity, behind, warp)
                 turn = Int32(0) if turn == c.loaders - 1 else turn + 1
                 slot = slot + 1
@@ -251,6 +261,14 @@ class IndexerPrefillSm90:
             async_copy.wait(0)
             if behind >= 0:
                 self.ready(a, behind)
+
+    @cute.jit
+    def look_up(self, a, row: Int64, block: Int32, stop: Int32) -> Int32:
+        """Page id of a block as the table has it; -1 from `stop` on. Nothing waits for the table here."""
+        page = Int32(-1)
+        if block < stop:
+            page = streaming.load_i32(row + Int64(block) * 4)
+        return page
 
     @cute.jit
     def prefetch(self, a, page: Int32, warp: Int32):
@@ -289,7 +307,7 @@ class IndexerPrefillSm90:
             if warp == 0 and a.lane == 0:
                 memory.store_shared_i32(a.exists + 4 * slot, Int32(exists))
             if exists:
-                keys.store(c.index_format, stage, p, words, scales)
+                keys.store(c.index_format, stage, p, words, scales, a.factors)
             self.ready(a, slot)
         return behind
 
@@ -533,7 +551,7 @@ def trace(config: Config):
         pointer(16),
         pointer(4),
         *[Int64(0)] * 6,
-        *[Int32(0)] * 12,
+        *[Int32(0)] * 13,
         Float32(1.0),
         make_fake_stream(),
     )

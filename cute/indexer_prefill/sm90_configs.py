@@ -133,6 +133,7 @@ ARGUMENTS = (
     "local_blocks",
     "q_dtype",
     "num_blocks",
+    "code_factor",
     "score_scale",
 )
 

@@ -41,6 +41,9 @@ def config_for(configs: Configs, index_format: str, rows: int) -> kernel.Config:
 QUERY_DTYPES = {torch.bfloat16: 0, torch.float16: 1, torch.float8_e4m3fn: 2}
 """Their numbers in msa_ops.cute.indexer_prefill.queries."""
 
+CODE_FACTOR = 256
+"""A shift by eight that the compiler must not know to be one; see msa_ops.cute.indexer_prefill.keys."""
+
 LIST_BYTES = 8 * int(kernel.MAX_TOPK)
 
 
@@ -174,5 +177,6 @@ def start(
         *selection,
         QUERY_DTYPES[a.index_q.dtype],
         num_blocks(platforms.of_device(device)),
+        CODE_FACTOR,
         bits(score_scale),
     )
