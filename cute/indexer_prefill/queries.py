@@ -28,9 +28,10 @@ def load_b32(address: Int64) -> Uint32:
 
 @cute.jit
 def load_row(index_format: cutlass.Constexpr, address: Int64, dtype: Int32, t: Int32, words):
-    """A lane's 16 registers of the row at `address`, as they are stored (E4M3 as fp16 or bf16); zeros if that is 0.
+    """A lane's 16 registers of the row at `address` as they are stored, two E4M3 bytes each; zeros if that is 0.
 
     Register 2 s + i is the lane's part of unit 2 (s % 4) + i of half s // 4: dims 2 t and 2 t + 1 of its eight.
+    Nothing waits for the loads here.
     """
     for i in cutlass.range_constexpr(16):
         words[i] = Uint32(0)
@@ -39,11 +40,6 @@ def load_row(index_format: cutlass.Constexpr, address: Int64, dtype: Int32, t: I
             for i in cutlass.range_constexpr(16):
                 dim = keys.first_dim(index_format, i // 8, i % 8)
                 words[i] = streaming.load_u16(address + Int64(2 * t + dim))
-            for i in cutlass.range_constexpr(16):
-                pair = half_pairs.e4m3x2_to_f16x2(words[i])
-                if cutlass.const_expr(index_format == "bf16"):
-                    pair = f16_to_bf16(pair)
-                words[i] = pair
         else:
             for i in cutlass.range_constexpr(16):
                 dim = keys.first_dim(index_format, i // 8, i % 8)
@@ -96,9 +92,12 @@ def as_codes_lie(words, lane: Int32):
 
 
 @cute.jit
-def load(index_format: cutlass.Constexpr, address: Int64, dtype: Int32, lane: Int32, words) -> Float32:
-    """A lane's 16 registers of the row at `address` (0: no row), and what its sums must be multiplied by."""
-    load_row(index_format, address, dtype, lane % 4, words)
+def convert(index_format: cutlass.Constexpr, dtype: Int32, lane: Int32, words) -> Float32:
+    """Turns the 16 registers that `load_row` gave into the operand, and gives what its sums must be multiplied by."""
+    if dtype == FP8:
+        for i in cutlass.range_constexpr(16):
+            pair = half_pairs.e4m3x2_to_f16x2(words[i])
+            words[i] = f16_to_bf16(pair) if cutlass.const_expr(index_format == "bf16") else pair
     biased = Uint32(127)
     if cutlass.const_expr(index_format != "bf16"):
         if dtype == BF16:

@@ -354,7 +354,10 @@ class IndexerPrefillSm90:
                 output = a.out + output * 4
             low, high, rest = choosing.limits(count, a.topk, a.init_blocks, a.local_blocks)
             seen_by_all = position + tile_begin
-            column = Int32(0)
+            # The groups come to choose at different times, so that one of them multiplies.
+            column, width = Int32(0), Int32(CHUNK)
+            if cutlass.const_expr(not c.alternate):
+                width = CHUNK - a.group * (CHUNK // c.groups)
             for b in cutlass.range(first, stop, unroll=1):
                 table = a.tables + (self.keeper(a, chunk) * 4 + a.warp % 4) * c.table_bytes
                 if cutlass.const_expr(c.alternate):
@@ -368,7 +371,7 @@ class IndexerPrefillSm90:
                     slot = Int32(0)
                     parity = parity ^ 1
                 column = column + 1
-                if column == CHUNK or b + 1 == stop:
+                if column == width or b + 1 == stop:
                     # In turns of blocks, a warp's partner has the other scores of its rows.
                     if cutlass.const_expr(c.alternate):
                         cute.arch.barrier(barrier_id=1 + a.warp % 4, number_of_threads=64)
@@ -388,7 +391,7 @@ class IndexerPrefillSm90:
                         else:
                             self.store_scores(a, table, b + 1 - column, column, output, scale)
                     cute.arch.sync_warp()
-                    column = Int32(0)
+                    column, width = Int32(0), Int32(CHUNK)
                     if cutlass.const_expr(c.alternate):
                         chunk = chunk ^ 1
             piece = piece + (stop - first)
@@ -408,26 +411,27 @@ class IndexerPrefillSm90:
     def load_rows(self, a, first_token: Int32, first_position: Int32, there: Int32, rows, last):
         """The warpgroup's queries, and for each of the lane's rows the position that it sees up to, -1 for none."""
         c = self.config
-        words = cute.make_rmem_tensor(cute.make_layout((16,)), Uint32)
-        for u in cutlass.range_constexpr(c.tiles):
-            for half in cutlass.range_constexpr(2):
-                row = a.first_row + 64 * u + a.lane // 4 + 8 * half
-                token = row // a.num_heads
-                head = row - token * a.num_heads
-                address = Int64(0)
-                last[2 * u + half] = Int32(-1)
-                if row < there:
-                    address = Int64(first_token + token) * a.q_token_stride + Int64(head) * a.q_head_stride
-                    address = a.index_q + address
-                    last[2 * u + half] = first_position + token
-                factor = queries.load(c.index_format, address, a.q_dtype, a.lane, words)
-                if cutlass.const_expr(not c.choose):
-                    if a.lane % 4 == 0:
-                        place = a.list + (16 * u + a.lane // 4 + 8 * half) * 4
-                        memory.store_shared_f32(place, factor)
-                for step in cutlass.range_constexpr(8):
-                    rows[32 * u + 4 * step + half] = words[2 * step]
-                    rows[32 * u + 4 * step + 2 + half] = words[2 * step + 1]
+        words = [cute.make_rmem_tensor(cute.make_layout((16,)), Uint32) for _ in range(2 * c.tiles)]
+        for i in cutlass.range_constexpr(2 * c.tiles):
+            row = a.first_row + 64 * (i // 2) + a.lane // 4 + 8 * (i % 2)
+            token = row // a.num_heads
+            head = row - token * a.num_heads
+            address = Int64(0)
+            last[i] = Int32(-1)
+            if row < there:
+                address = Int64(first_token + token) * a.q_token_stride + Int64(head) * a.q_head_stride
+                address = a.index_q + address
+                last[i] = first_position + token
+            queries.load_row(c.index_format, address, a.q_dtype, a.lane % 4, words[i])
+        for i in cutlass.range_constexpr(2 * c.tiles):
+            factor = queries.convert(c.index_format, a.q_dtype, a.lane, words[i])
+            if cutlass.const_expr(not c.choose):
+                if a.lane % 4 == 0:
+                    place = a.list + (16 * (i // 2) + a.lane // 4 + 8 * (i % 2)) * 4
+                    memory.store_shared_f32(place, factor)
+            for step in cutlass.range_constexpr(8):
+                rows[32 * (i // 2) + 4 * step + i % 2] = words[i][2 * step]
+                rows[32 * (i // 2) + 4 * step + 2 + i % 2] = words[i][2 * step + 1]
 
     @cute.jit
     def score_block(
