@@ -35,13 +35,14 @@ from msa_ops.cute.indexer_prefill.sm90_configs import (
     Config,
 )
 
-AHEAD = 6
-"""Blocks before a page is read, it is brought to the L2 cache."""
+AHEAD = {"nvfp4": 6, "fp8": 6, "bf16": 0}
+"""So many blocks before a page is read, it is brought to the L2 cache; bf16 keys are copied far enough ahead."""
 
 
 class IndexerPrefillSm90:
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.ahead = AHEAD[config.index_format]
 
     @cute.jit
     def __call__(
@@ -232,9 +233,10 @@ class IndexerPrefillSm90:
             # Each lane knows one of the next 32 pages, and one of the 32 behind those.
             ids = self.look_up(a, row, first + a.lane, stop)
             next_ids = self.look_up(a, row, first + 32 + a.lane, stop)
-            if turn == loader:
-                for ahead in cutlass.range_constexpr(AHEAD):
-                    self.prefetch(a, cute.arch.shuffle_sync(ids, ahead), warp)
+            if cutlass.const_expr(self.ahead > 0):
+                if turn == loader:
+                    for i in cutlass.range_constexpr(self.ahead):
+                        self.prefetch(a, cute.arch.shuffle_sync(ids, i), warp)
             for b in cutlass.range(first, stop, unroll=1):
                 at = (b - first) % 32
                 if at == 0 and b > first:
@@ -242,11 +244,10 @@ class IndexerPrefillSm90:
                     next_ids = self.look_up(a, row, b + 32 + a.lane, stop)
                 page = cute.arch.shuffle_sync(ids, at)
                 if turn == loader:
-                    near, far = (
-                        cute.arch.shuffle_sync(ids, (at + AHEAD) % 32),
-                        cute.arch.shuffle_sync(next_ids, (at + AHEAD) % 32),
-                    )
-                    self.prefetch(a, near if at + AHEAD < 32 else far, warp)
+                    if cutlass.const_expr(self.ahead > 0):
+                        later = (at + self.ahead) % 32
+                        near, far = cute.arch.shuffle_sync(ids, later), cute.arch.shuffle_sync(next_ids, later)
+                        self.prefetch(a, near if at + self.ahead < 32 else far, warp)
                     behind = self.load_page(a, p, page, slot, parity, behind, warp)
                 turn = Int32(0) if turn == c.loaders - 1 else turn + 1
                 slot = slot + 1
@@ -354,10 +355,7 @@ class IndexerPrefillSm90:
                 output = a.out + output * 4
             low, high, rest = choosing.limits(count, a.topk, a.init_blocks, a.local_blocks)
             seen_by_all = position + tile_begin
-            # The groups come to choose at different times, so that one of them multiplies.
-            column, width = Int32(0), Int32(CHUNK)
-            if cutlass.const_expr(not c.alternate):
-                width = CHUNK - a.group * (CHUNK // c.groups)
+            column = Int32(0)
             for b in cutlass.range(first, stop, unroll=1):
                 table = a.tables + (self.keeper(a, chunk) * 4 + a.warp % 4) * c.table_bytes
                 if cutlass.const_expr(c.alternate):
@@ -371,7 +369,7 @@ class IndexerPrefillSm90:
                     slot = Int32(0)
                     parity = parity ^ 1
                 column = column + 1
-                if column == width or b + 1 == stop:
+                if column == CHUNK or b + 1 == stop:
                     # In turns of blocks, a warp's partner has the other scores of its rows.
                     if cutlass.const_expr(c.alternate):
                         cute.arch.barrier(barrier_id=1 + a.warp % 4, number_of_threads=64)
@@ -391,7 +389,7 @@ class IndexerPrefillSm90:
                         else:
                             self.store_scores(a, table, b + 1 - column, column, output, scale)
                     cute.arch.sync_warp()
-                    column, width = Int32(0), Int32(CHUNK)
+                    column = Int32(0)
                     if cutlass.const_expr(c.alternate):
                         chunk = chunk ^ 1
             piece = piece + (stop - first)
@@ -452,11 +450,11 @@ class IndexerPrefillSm90:
         bulk_copy.barrier_wait(a.full + 8 * slot, parity)
         exists = memory.load_shared_32(a.exists + 4 * slot) != Uint32(0)
         first_row = a.first_row - a.warp % 4 * 16
-        descriptor = products.descriptor(a.stages + slot * STAGE_BYTES)
+        operand = products.descriptors(a.stages + slot * STAGE_BYTES)
         for u in cutlass.range_constexpr(c.tiles):
             best = Float32(-Float32.inf)
             if exists and there > first_row + 64 * u:
-                sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], descriptor)
+                sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], operand)
                 best = self.best(a, sums, last, u, block, seen_by_all)
             if cutlass.const_expr(u == c.tiles - 1):
                 self.release(a, slot)
