@@ -61,6 +61,8 @@ class IndexerPrefillSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
+        heads_magic: Int64,
+        tile_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
@@ -92,6 +94,8 @@ class IndexerPrefillSm90:
             table_stride,
             out_token_stride,
             out_head_stride,
+            heads_magic,
+            tile_magic,
             num_pages,
             num_tokens,
             batch,
@@ -132,6 +136,8 @@ class IndexerPrefillSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
+        heads_magic: Int64,
+        tile_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
@@ -170,6 +176,8 @@ class IndexerPrefillSm90:
             table_stride=table_stride,
             out_token_stride=out_token_stride,
             out_head_stride=out_head_stride,
+            heads_magic=heads_magic,
+            tile_magic=tile_magic,
             num_pages=num_pages,
             num_tokens=num_tokens,
             batch=batch,
@@ -201,29 +209,31 @@ class IndexerPrefillSm90:
                 bulk_copy.barrier_init(a.full + 8 * i, 4)
                 bulk_copy.barrier_init(a.empty + 8 * i, 4 if c.alternate else c.multiplying_warps)
             bulk_copy.barrier_init_fence()
-        total = work.all_pieces(a)
+        own = work.load_window(a, Int32(0))
+        total = work.all_pieces(a, own[3])
+        cute.arch.griddepcontrol_launch_dependents()
         a.begin = work.run_begin(block, total, num_blocks)
         a.end = work.run_begin(block + 1, total, num_blocks)
         cute.arch.sync_threads()
         if warp < c.multiplying_warps:
             asm(f"setmaxnreg.inc.sync.aligned.u32 {c.registers[0]};", [])
             if a.begin < a.end:
-                self.multiply_run(a)
+                self.multiply_run(a, own)
         else:
             asm(f"setmaxnreg.dec.sync.aligned.u32 {c.registers[1]};", [])
             if a.begin < a.end:
-                self.load_run(a)
+                self.load_run(a, own)
 
     # The warpgroup that makes keys ready.
 
     @cute.jit
-    def load_run(self, a):
+    def load_run(self, a, own_request):
         c = self.config
         loader, warp = a.group - c.groups, a.warp % 4
         p = keys.place(warp, a.lane, c.index_format)
         slot, parity, turn = Int32(0), Int32(1), Int32(0)  # the first turn of each stage finds it empty
         behind = Int32(-1)  # the stage whose copies are under way
-        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
+        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin, own_request)
         piece = a.begin
         while piece < a.end:
             pages = work.tile_pages(a, tokens, position, tile)
@@ -323,7 +333,7 @@ class IndexerPrefillSm90:
     # Warpgroups that multiply.
 
     @cute.jit
-    def multiply_run(self, a):
+    def multiply_run(self, a, own_request):
         c = self.config
         rows = cute.make_rmem_tensor(cute.make_layout((32 * c.tiles,)), Uint32)
         last = cute.make_rmem_tensor(cute.make_layout((2 * c.tiles,)), Int32)
@@ -332,7 +342,7 @@ class IndexerPrefillSm90:
             if a.k_scale != Int64(0):
                 scale = scale * streaming.load_f32(a.k_scale)
         slot, parity, turn, chunk = Int32(0), Int32(0), Int32(0), Int32(0)
-        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
+        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin, own_request)
         piece = a.begin
         while piece < a.end:
             pages = work.tile_pages(a, tokens, position, tile)
@@ -345,7 +355,7 @@ class IndexerPrefillSm90:
             self.load_rows(a, begin + tile_begin, position + tile_begin, there, rows, last)
             # The row that this lane chooses for.
             mine = self.row_of_lane(a)
-            token = mine // a.num_heads
+            token = work.divide(mine, a.heads_magic)
             head = mine - token * a.num_heads
             count = Int32(0)
             output = Int64(0)
@@ -412,7 +422,7 @@ class IndexerPrefillSm90:
         words = [cute.make_rmem_tensor(cute.make_layout((16,)), Uint32) for _ in range(2 * c.tiles)]
         for i in cutlass.range_constexpr(2 * c.tiles):
             row = a.first_row + 64 * (i // 2) + a.lane // 4 + 8 * (i % 2)
-            token = row // a.num_heads
+            token = work.divide(row, a.heads_magic)
             head = row - token * a.num_heads
             address = Int64(0)
             last[i] = Int32(-1)
@@ -552,7 +562,7 @@ def trace(config: Config):
         *[pointer(4)] * 4,
         pointer(16),
         pointer(4),
-        *[Int64(0)] * 6,
+        *[Int64(0)] * 8,
         *[Int32(0)] * 13,
         Float32(1.0),
         make_fake_stream(),
