@@ -2,7 +2,7 @@
 
 A pair is one of the ids of a query token and KV head. In the workspace, as int32 unless said otherwise:
   counters  number of items, of listed pairs, of tiles
-  counts    pairs of each (request, KV head, block): the block's key
+  counts    pairs of each (request, KV head, block), 32 bytes apart; that number is the block's key
   offsets   where a key's pairs begin in `listed`
   ways      how a (token, KV head) is worked on
   keys      of a pair, or -1
@@ -42,6 +42,8 @@ ITEM_PAIRS = 32
 ITEM_BYTES = 32
 TILE_BYTES = 32
 LIST_ENTRY_BYTES = 8
+COUNT_BYTES = 32
+"""Counts lie apart from each other, for many threads add to them at once."""
 PREPARE_THREADS = 256
 THREADS_OF_A_KEY = 256
 QUERY_ROW_BYTES = 4096
@@ -66,6 +68,7 @@ class Config:
 
     kv_format: str
     groups: int = 2
+    alternate: bool = False
 
     @property
     def name(self) -> str:

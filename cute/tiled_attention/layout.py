@@ -40,19 +40,23 @@ RECORDS_AT = 128
 RECORD_BYTES = 32
 FACTORS_AT = 256
 RAW_BARRIERS_AT = 768
+TURNS_AT = 1536
 QUERIES_AT = 2048
 
 
 @dataclass(frozen=True)
 class Config:
-    """groups: warpgroups that multiply."""
+    """groups: warpgroups that multiply, each with tokens of its own; with `alternate` the same tokens and every second
+    page.
+    """
 
     kv_format: str
     groups: int
+    alternate: bool = False
 
     @property
     def name(self) -> str:
-        return f"tiles_{self.kv_format}_g{self.groups}"
+        return f"tiles_{self.kv_format}_{'a' if self.alternate else 'g'}{self.groups}"
 
     @property
     def mma(self) -> str:
@@ -62,7 +66,7 @@ class Config:
     @property
     def tokens(self) -> int:
         """Query tokens of a tile."""
-        return TOKENS_OF_GROUP * self.groups
+        return TOKENS_OF_GROUP * (1 if self.alternate else self.groups)
 
     @property
     def threads(self) -> int:

@@ -9,7 +9,7 @@ normalised result goes to memory, to be merged with those of the token's other p
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int32, Int64, Uint8, Uint32
+from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import async_copy, bulk_copy, memory
 from msa_ops.cute.common import warpgroup_mma as mma
@@ -146,6 +146,7 @@ class Blocks:
                 bulk_copy.barrier_init(shared + Q_FREE + 8 * stage, 8)
             for slot in cutlass.range_constexpr(2 * (PRODUCERS // 32)):
                 bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
+            stages.init_turns(self.config, shared)
             bulk_copy.barrier_init_fence()
         number = memory.load_global_i32(counters.toint())
         mine = cutlass.max(number - block + blocks - 1, 0) // blocks
@@ -372,81 +373,212 @@ class Blocks:
         """A warp of a warpgroup that multiplies; of every 8 pairs, number `slot` is its."""
         config = self.config
         scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
+        sums = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
         words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
         top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
-        step = Int32(0)
-        for item in cutlass.range(mine, unroll=1):
-            stage = item % 2
-            parity = item // 2 % 2
-            at = items + Int64(block + item * blocks) * ITEM_BYTES
-            page, head, chosen, base = memory.load_global_128_if(at, Int32(1))
-            start, count, _, _ = memory.load_global_128_if(at + Int64(16), Int32(1))
-            bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, parity)
+        factors = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        warpgroup = slot // 4
+        if mine > 0:
+            # A step is the work on 8 pairs of an item, of which this warp has one; its scores are computed behind the
+            # products of the step before. Of an item, and of the next one:
+            page, head, chosen, base, start, count = self.item(items, block, blocks, Int32(0), mine)
+            page_2, head_2, chosen_2, base_2, start_2, count_2 = self.item(items, block, blocks, Int32(1), mine)
+            item = Int32(0)
+            part = Int32(0)
+            step = Int32(0)
+            steps = (count + TILE - 1) // TILE
             flags = Uint32(0)
-            steps = (Int32(count) + TILE - 1) // TILE
-            for part in cutlass.range(steps, unroll=1):
-                place = part * TILE + slot
-                exists = place < Int32(count)
-                pair = memory.load_global_i32(listed + Int64(Int32(start) + cutlass.min(place, Int32(count) - 1)) * 4)
-                of_step = step % 2
-                bulk_copy.barrier_wait(shared + Q_FULL + 8 * of_step, step // 2 % 2)
-                row_factors = shared + FACTORS_AT + of_step * STEP_FACTOR_BYTES + slot * FACTOR_BYTES + lane // 4 * 4
-                of_rows = [memory.load_shared_f32(row_factors + 32 * i) for i in range(2)]
-                q_operand = shared + QUERIES_AT + of_step * STEP_QUERY_BYTES + slot // 4 * QUERY_BYTES
-                k_operand = shared + K_AT + stage * OPERAND_BYTES
-                found = mma.start_product(config.mma, mma.along_rows(q_operand), mma.along_rows(k_operand), 64, PAGE)
-                found = mma.finish(found)
+            pair = self.pair(listed, start, count, slot)
+            bulk_copy.barrier_wait(shared + K_FULL, Int32(0))
+            bulk_copy.barrier_wait(shared + Q_FULL, Int32(0))
+            self.bring_factors(shared, Int32(0), slot, lane, factors)
+            fresh = mma.finish(self.start_scores(shared, Int32(0), Int32(0), warpgroup))
+            for i in cutlass.range_constexpr(mma.SUMS):
+                scores[i] = fresh[i]
+            cute.arch.sync_warp()
+            if lane == 0:
+                bulk_copy.barrier_arrive(shared + Q_FREE)
+                if steps == 1:
+                    bulk_copy.barrier_arrive(shared + K_FREE)
+            going = (steps > 1) | (mine > 1)
+            while going:
+                stage = item % 2
+                hop = part + 1 == steps
+                place = (part + 1) * TILE + slot
+                next_item = item
+                next_last = part + 2 == steps
+                from_start, from_count = start, count
+                if hop:
+                    next_item = item + 1
+                    next_last = count_2 <= TILE
+                    place = slot
+                    from_start = start_2
+                    from_count = count_2
+                next_pair = self.pair(listed, from_start, from_count, place)
+                visible = base + pair // topk // num_kv_heads + 1 - chosen * PAGE
+                softmax.hide(scores, lane, visible)
+                softmax.weigh_once(config, scores, [factors[0], factors[1]], top, weight, words)
+                if part == 0:
+                    bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
+                    flags = self.flags(shared, stage)
+                next_step = step + 1
+                bulk_copy.barrier_wait(shared + Q_FULL + 8 * (next_step % 2), next_step // 2 % 2)
+                if hop:
+                    bulk_copy.barrier_wait(shared + K_FULL + 8 * (next_item % 2), next_item // 2 % 2)
+                self.bring_factors(shared, next_step, slot, lane, factors)
+                stages.wait_for_turn(config, shared, warpgroup, step)
+                running = self.start_sums(shared, stage, words)
+                running = running + self.start_scores(shared, next_step, next_item, warpgroup)
+                stages.pass_turn(config, shared, warpgroup, lane)
+                both = mma.finish(running)
                 for i in cutlass.range_constexpr(mma.SUMS):
-                    scores[i] = found[i]
+                    sums[i] = both[i]
+                    scores[i] = both[mma.SUMS + i]
                 cute.arch.sync_warp()
                 if lane == 0:
-                    bulk_copy.barrier_arrive(shared + Q_FREE + 8 * of_step)
-                    if part + 1 == steps:
-                        bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
-                token = pair // topk // num_kv_heads
-                visible = Int32(base) + token + 1 - Int32(chosen) * PAGE
-                softmax.hide(scores, lane, visible)
-                softmax.weigh_once(config, scores, of_rows, top, weight, words)
-                if part == 0:
-                    bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, parity)
-                    of_warps = memory.load_shared_128(shared + RECORDS_AT + stage * 16)
-                    flags = of_warps[0] | of_warps[1] | of_warps[2] | of_warps[3]
-                found = mma.start_product_of_registers(
-                    config.mma,
-                    None,
-                    [words[i] for i in range(mma.SUMS // 2)],
-                    mma.across_rows(shared + V_AT + stage * OPERAND_BYTES, PAGE),
-                )
-                found = mma.finish(found)
-                for i in cutlass.range_constexpr(mma.SUMS):
-                    scores[i] = found[i]
-                if Boolean(part + 1 == steps) & Boolean(lane == 0):
-                    bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
+                    bulk_copy.barrier_arrive(shared + Q_FREE + 8 * (next_step % 2))
+                    if next_last:
+                        bulk_copy.barrier_arrive(shared + K_FREE + 8 * (next_item % 2))
+                    if hop:
+                        bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
                 if flags != Uint32(0):
-                    if visible > 0:
-                        offset = Int64(Int32(page)) * page_stride
-                        nonfinite.add_nonfinite(
-                            config,
-                            v + offset + Int64(Int32(head)) * Int64(head_stride),
-                            v_scales + offset + Int64(Int32(head)) * Int64(scale_head_stride),
-                            token_stride,
-                            lane,
-                            cutlass.min(visible, PAGE),
-                            scores,
-                        )
-                results.whole_weight(weight)
-                results.write_part(
-                    config,
+                    self.mend(
+                        page,
+                        head,
+                        visible,
+                        v,
+                        v_scales,
+                        page_stride,
+                        token_stride,
+                        head_stride,
+                        scale_head_stride,
+                        lane,
+                        sums,
+                    )
+                exists = part * TILE + slot < count
+                self.write(lane, sums, top, weight, parts, logs, pair, select(exists, group, Int32(0)))
+                pair = next_pair
+                step = next_step
+                part = part + 1
+                if hop:
+                    part = Int32(0)
+                    item = next_item
+                    page, head, chosen, base, start, count = page_2, head_2, chosen_2, base_2, start_2, count_2
+                    steps = (count + TILE - 1) // TILE
+                    page_2, head_2, chosen_2, base_2, start_2, count_2 = self.item(items, block, blocks, item + 1, mine)
+                going = (part + 1 < steps) | (item + 1 < mine)
+            stage = item % 2
+            visible = base + pair // topk // num_kv_heads + 1 - chosen * PAGE
+            softmax.hide(scores, lane, visible)
+            softmax.weigh_once(config, scores, [factors[0], factors[1]], top, weight, words)
+            if part == 0:
+                bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
+                flags = self.flags(shared, stage)
+            stages.wait_for_turn(config, shared, warpgroup, step)
+            latest = self.start_sums(shared, stage, words)
+            stages.pass_turn(config, shared, warpgroup, lane)
+            summed = mma.finish(latest)
+            for i in cutlass.range_constexpr(mma.SUMS):
+                sums[i] = summed[i]
+            if flags != Uint32(0):
+                self.mend(
+                    page,
+                    head,
+                    visible,
+                    v,
+                    v_scales,
+                    page_stride,
+                    token_stride,
+                    head_stride,
+                    scale_head_stride,
                     lane,
-                    scores,
-                    top,
-                    weight,
-                    parts + Int64(pair) * PART_BYTES,
-                    logs + Int64(pair) * PART_LSE_BYTES,
-                    select(exists, group, Int32(0)),
+                    sums,
                 )
-                step = step + 1
+            exists = part * TILE + slot < count
+            self.write(lane, sums, top, weight, parts, logs, pair, select(exists, group, Int32(0)))
+
+    def item(self, items: Int64, block: Int32, blocks: Int32, number: Int32, mine: Int32) -> tuple:
+        """Page, KV head, block, what to add to a token for its position, first pair, pairs; zeros behind the last."""
+        at = items + Int64(block + number * blocks) * ITEM_BYTES
+        wanted = Int32(number < mine)
+        first = memory.load_global_128_if(at, wanted)
+        second = memory.load_global_128_if(at + Int64(16), wanted)
+        return tuple(Int32(word) for word in (*first, *second[:2]))
+
+    def pair(self, listed: Int64, start: Int32, count: Int32, place: Int32) -> Int32:
+        """The pair at a place of an item, or its last."""
+        return memory.load_global_i32(listed + Int64(start + cutlass.min(place, count - 1)) * 4)
+
+    def bring_factors(self, shared: Int32, step: Int32, slot: Int32, lane: Int32, factors: cute.Tensor) -> None:
+        at = shared + FACTORS_AT + step % 2 * STEP_FACTOR_BYTES + slot * FACTOR_BYTES + lane // 4 * 4
+        for i in range(2):
+            factors[i] = memory.load_shared_f32(at + 32 * i)
+
+    def start_scores(self, shared: Int32, step: Int32, item: Int32, warpgroup: Int32) -> tuple:
+        queries = shared + QUERIES_AT + step % 2 * STEP_QUERY_BYTES + warpgroup * QUERY_BYTES
+        k_operand = shared + K_AT + item % 2 * OPERAND_BYTES
+        return mma.start_product(self.config.mma, mma.along_rows(queries), mma.along_rows(k_operand), 64, PAGE)
+
+    def start_sums(self, shared: Int32, stage: Int32, words: cute.Tensor) -> tuple:
+        v_operand = mma.across_rows(shared + V_AT + stage * OPERAND_BYTES, PAGE)
+        of_step = [words[i] for i in range(mma.SUMS // 2)]
+        return mma.start_product_of_registers(self.config.mma, None, of_step, v_operand)
+
+    def flags(self, shared: Int32, stage: Int32) -> Uint32:
+        of_warps = memory.load_shared_128(shared + RECORDS_AT + stage * 16)
+        return of_warps[0] | of_warps[1] | of_warps[2] | of_warps[3]
+
+    @cute.jit
+    def mend(
+        self,
+        page: Int32,
+        head: Int32,
+        visible: Int32,
+        v: Int64,
+        v_scales: Int64,
+        page_stride: Int64,
+        token_stride: Int32,
+        head_stride: Int32,
+        scale_head_stride: Int32,
+        lane: Int32,
+        sums: cute.Tensor,
+    ):
+        if visible > 0:
+            offset = Int64(page) * page_stride
+            nonfinite.add_nonfinite(
+                self.config,
+                v + offset + Int64(head) * Int64(head_stride),
+                v_scales + offset + Int64(head) * Int64(scale_head_stride),
+                token_stride,
+                lane,
+                cutlass.min(visible, PAGE),
+                sums,
+            )
+
+    @cute.jit
+    def write(
+        self,
+        lane: Int32,
+        sums: cute.Tensor,
+        top: cute.Tensor,
+        weight: cute.Tensor,
+        parts: Int64,
+        logs: Int64,
+        pair: Int32,
+        rows: Int32,
+    ):
+        results.whole_weight(weight)
+        results.write_part(
+            self.config,
+            lane,
+            sums,
+            top,
+            weight,
+            parts + Int64(pair) * PART_BYTES,
+            logs + Int64(pair) * PART_LSE_BYTES,
+            rows,
+        )
 
 
 def trace(config: Config):

@@ -4,7 +4,8 @@ Four warps bring in one page after the other and turn it into 16-bit operands in
 the tile. One or two warpgroups multiply: each has four tokens, whose 16 query heads are the 64 rows of its products,
 and keeps their running sums in registers. A warp is one token, so that what a token does not see is decided for a warp.
 
-The pages are all of the request, or a part of them (`splits`); another kernel then merges the parts.
+With few query tokens both warpgroups have the same four, and take the pages in turn. The pages are all of the request,
+or a part of them (`splits`). Another kernel merges parts.
 """
 
 import math
@@ -76,6 +77,7 @@ class DenseAttention:
         token_stride: bytes from a row of K to the next token's, and of V. head_stride: likewise heads; and
         scale_head_stride of scales. Offsets in a page, from its start. tiles: as many as there may be. splits: parts of
         a tile's pages; with more than one, rows go to partial_out and partial_lse [tokens, KV heads, splits, 16 rows].
+        Warpgroups that take pages in turn always make such parts, two for each split.
         """
         self.kernel(
             q,
@@ -189,7 +191,7 @@ class DenseAttention:
         v_scales = scales + Int64(v_scale_offset)
         multiplier = (warp - PRODUCERS // 32) // 4
         member = warp % 4
-        slot = 4 * multiplier + member  # which token of the tile
+        slot = member if config.alternate else 4 * multiplier + member  # which token of the tile
         operand = shared + QUERIES_AT + multiplier * QUERY_BYTES
         factors = shared + FACTORS_AT + multiplier * 256
         rows = Int32(0)
@@ -244,25 +246,25 @@ class DenseAttention:
             weight.fill(0.0)
             factors_at = factors + member * 64 + lane // 4 * 4
             of_rows = [memory.load_shared_f32(factors_at + 32 * i) for i in range(2)]
-            for item in cutlass.range(items, unroll=1):
-                stages.multiply(
-                    config,
-                    shared,
-                    lane,
-                    item,
-                    mma.along_rows(operand),
-                    Int32(0),
-                    of_rows,
-                    position,
-                    slot,
-                    v,
-                    v_scales,
-                    page_stride,
-                    token_stride,
-                    top,
-                    weight,
-                    sums,
-                )
+            stages.multiply(
+                config,
+                shared,
+                lane,
+                multiplier if config.alternate else Int32(0),
+                (items + 1 - multiplier) // 2 if config.alternate else items,
+                mma.along_rows(operand),
+                Int32(0),
+                of_rows,
+                position,
+                slot,
+                v,
+                v_scales,
+                page_stride,
+                token_stride,
+                top,
+                weight,
+                sums,
+            )
             results.whole_weight(weight)
             scale = Float32(1.0)
             if cutlass.const_expr(config.kv_format == "nvfp4"):
@@ -270,7 +272,20 @@ class DenseAttention:
             if v_scale.toint() != Int64(0):
                 scale = scale * memory.load_global_f32(v_scale.toint())
             row = Int64(first + slot) * Int64(num_kv_heads * group) + Int64(head * group)
-            if splits == 1:
+            if cutlass.const_expr(config.alternate):
+                part = (Int64(first + slot) * Int64(num_kv_heads) + Int64(head)) * Int64(2 * splits)
+                part = part + Int64(2 * split + multiplier)
+                results.write_part(
+                    config,
+                    lane,
+                    sums,
+                    top,
+                    weight,
+                    partial_out.toint() + part * PART_BYTES,
+                    partial_lse.toint() + part * PART_LSE_BYTES,
+                    rows,
+                )
+            elif splits == 1:
                 results.write_rows(
                     config,
                     lane,

@@ -6,7 +6,9 @@ from msa_ops.cute.tiled_attention.layout import ARGUMENTS, Config, shared_memory
 
 from msa_ops.build.unit import Family
 
-CONFIGS = tuple(Config(kv_format, groups) for kv_format in ("nvfp4", "fp8", "bf16") for groups in (1, 2))
+CONFIGS = tuple(
+    Config(kv_format, 2, alternate=alternate) for kv_format in ("nvfp4", "fp8", "bf16") for alternate in (True, False)
+)
 
 FAMILY = Family(
     op="dense_attention",

@@ -10,7 +10,7 @@ from cutlass import Int32, Int64, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import memory
 from msa_ops.cute.common.asm import asm
-from msa_ops.cute.tiled_attention.by_block_layout import ITEM_BYTES, ITEM_PAIRS
+from msa_ops.cute.tiled_attention.by_block_layout import COUNT_BYTES, ITEM_BYTES, ITEM_PAIRS
 from msa_ops.cute.tiled_attention.sm90_plan_configs import ARGUMENTS, THREADS, Config
 
 
@@ -112,7 +112,9 @@ class Plan:
                     memory.store_global_32(listed.toint() + Int64(place) * 4, Uint32(index))
         else:
             lane = thread % 32
-            count = memory.load_global_i32_if(counts.toint() + Int64(index) * 4, Int32(index < work), Int32(0))
+            count = memory.load_global_i32_if(
+                counts.toint() + Int64(index) * COUNT_BYTES, Int32(index < work), Int32(0)
+            )
             begin = _reserve(counters.toint() + Int64(4), count, lane)
             number = (count + ITEM_PAIRS - 1) // ITEM_PAIRS
             item = _reserve(counters.toint(), number, lane)

@@ -17,6 +17,7 @@ from msa_ops.cute.common.asm import asm, select
 from msa_ops.cute.tiled_attention import queries
 from msa_ops.cute.tiled_attention import tiles as headers
 from msa_ops.cute.tiled_attention.by_block_layout import (
+    COUNT_BYTES,
     FACTOR_BYTES,
     LIST_ENTRY_BYTES,
     PREPARE_THREADS,
@@ -202,6 +203,22 @@ class Prepare:
 
         token = first + warp
         position = base + token
+        if (blocks > 0) & (warp < count):
+            scale = softmax_scale * Float32(math.log2(math.e))
+            if k_scale.toint() != Int64(0):
+                scale = scale * memory.load_global_f32(k_scale.toint())
+            row = Int64(token) * Int64(num_kv_heads) + Int64(head)
+            first_head = Int64((head_begin + head) * group)
+            queries.store_queries(
+                self.config,
+                q.toint() + 2 * (Int64(token) * q_token_stride + first_head * q_head_stride),
+                q_head_stride,
+                group,
+                queries_out.toint() + row * QUERY_ROW_BYTES,
+                factors.toint() + row * FACTOR_BYTES,
+                lane,
+                scale,
+            )
         chosen = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
         row_of_ids = block_ids.toint() + 4 * (
             Int64(token) * ids_token_stride + Int64(head_begin + head) * ids_head_stride
@@ -239,7 +256,7 @@ class Prepare:
         not_in_parts = unique * pairs_of_a_block <= valid
 
         if exists:
-            row = Int64(token) * Int64(num_kv_heads) + Int64(head)
+            row_of_ways = Int64(token) * Int64(num_kv_heads) + Int64(head)
             if lane == 0:
                 way = select(in_parts, Int32(IN_PARTS), Int32(WHOLE))
                 place_of_way = Int64(token) * Int64(all_kv_heads) + Int64(head_begin + head)
@@ -247,12 +264,12 @@ class Prepare:
             for i in cutlass.range_constexpr(2):
                 place = lane + 32 * i
                 if place < topk:
-                    pair = row * Int64(topk) + Int64(place)
+                    pair = row_of_ways * Int64(topk) + Int64(place)
                     key = Int32(-1)
                     if in_parts:
                         if chosen[i] >= 0:
                             key = (request * num_kv_heads + head) * max_blocks + chosen[i]
-                            rank = _take_number(counts.toint() + Int64(key) * 4)
+                            rank = _take_number(counts.toint() + Int64(key) * COUNT_BYTES)
                             memory.store_global_32(ranks.toint() + pair * 4, Uint32(rank))
                         else:
                             nothing = Uint32(0xFF800000)
@@ -260,21 +277,6 @@ class Prepare:
                                 at = logs.toint() + pair * PART_LSE_BYTES + Int64(16 * j)
                                 memory.store_global_128(at, nothing, nothing, nothing, nothing)
                     memory.store_global_32(keys.toint() + pair * 4, Uint32(key))
-            if blocks > 0:
-                scale = softmax_scale * Float32(math.log2(math.e))
-                if k_scale.toint() != Int64(0):
-                    scale = scale * memory.load_global_f32(k_scale.toint())
-                first_head = Int64((head_begin + head) * group)
-                queries.store_queries(
-                    self.config,
-                    q.toint() + 2 * (Int64(token) * q_token_stride + first_head * q_head_stride),
-                    q_head_stride,
-                    group,
-                    queries_out.toint() + row * QUERY_ROW_BYTES,
-                    factors.toint() + row * FACTOR_BYTES,
-                    lane,
-                    scale,
-                )
         if Boolean(not_in_parts) & Boolean(count > 0):
             self.list_blocks(
                 shared,

@@ -408,28 +408,25 @@ class ListedTiles:
             if slot < count:
                 position = base + first + slot
                 rows = group
-            for item in cutlass.range(items, unroll=1):
-                queries_free = Int32(0)
-                if item + 1 == items:
-                    queries_free = shared + Q_FREE
-                stages.multiply(
-                    config,
-                    shared,
-                    lane,
-                    done + item,
-                    operand,
-                    queries_free,
-                    [of_rows[0], of_rows[1]],
-                    position,
-                    slot,
-                    v + Int64(head) * Int64(head_stride),
-                    v_scales + Int64(head) * Int64(scale_head_stride),
-                    page_stride,
-                    token_stride,
-                    top,
-                    weight,
-                    sums,
-                )
+            stages.multiply(
+                config,
+                shared,
+                lane,
+                done,
+                items,
+                operand,
+                shared + Q_FREE,
+                [of_rows[0], of_rows[1]],
+                position,
+                slot,
+                v + Int64(head) * Int64(head_stride),
+                v_scales + Int64(head) * Int64(scale_head_stride),
+                page_stride,
+                token_stride,
+                top,
+                weight,
+                sums,
+            )
             done = done + items
             results.whole_weight(weight)
             row = (Int64(first + slot) * Int64(all_kv_heads) + Int64(head_begin + head)) * Int64(group)

@@ -19,6 +19,7 @@ from msa_ops.cute.tiled_attention.layout import (
     RECORD_BYTES,
     RECORDS_AT,
     STAGES,
+    TURNS_AT,
 )
 
 # Barriers of stage s, at these addresses + 8 s.
@@ -45,10 +46,21 @@ def init_barriers(config: cutlass.Constexpr, shared: Int32):
     for stage in cutlass.range_constexpr(STAGES):
         bulk_copy.barrier_init(shared + K_FULL + 8 * stage, PRODUCERS // 32)
         bulk_copy.barrier_init(shared + V_FULL + 8 * stage, PRODUCERS // 32)
-        bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 4 * config.groups)
-        bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 4 * config.groups)
+        bulk_copy.barrier_init(shared + K_FREE + 8 * stage, config.tokens)
+        bulk_copy.barrier_init(shared + V_FREE + 8 * stage, config.tokens)
     for slot in cutlass.range_constexpr(PRODUCERS // 32 * config.raw_slots):
         bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
+    init_turns(config, shared)
+
+
+def takes_turns(config) -> bool:
+    return config.groups == 2 and not config.alternate
+
+
+def init_turns(config, shared: Int32) -> None:
+    if takes_turns(config):
+        for warpgroup in range(2):
+            bulk_copy.barrier_init(shared + TURNS_AT + 8 * warpgroup, 4)
 
 
 def _raw_slot(config, shared: Int32, warp: Int32, half) -> tuple:
@@ -144,11 +156,81 @@ def fill(
 
 
 @cute.jit
+def wait_for_turn(config: cutlass.Constexpr, shared: Int32, warpgroup: Int32, turn: Int32):
+    """Two warpgroups start their products in turns, so that one computes weights while the other's products run."""
+    if cutlass.const_expr(takes_turns(config)):
+        bulk_copy.barrier_wait(shared + TURNS_AT + 8 * warpgroup, (turn + 1 - warpgroup) % 2)
+
+
+@cute.jit
+def pass_turn(config: cutlass.Constexpr, shared: Int32, warpgroup: Int32, lane: Int32):
+    if cutlass.const_expr(takes_turns(config)):
+        cute.arch.sync_warp()
+        if lane == 0:
+            bulk_copy.barrier_arrive(shared + TURNS_AT + 8 * (1 - warpgroup))
+
+
+@cute.jit
+def _seen(record: Int32, slot: Int32, position: Int32):
+    """How many tokens of an item token `slot` of the tile sees, or more, or less than none; and the page."""
+    block, mask, page, _ = memory.load_shared_128(record)
+    visible = Int32(0)
+    if ((mask >> Uint32(slot)) & Uint32(1)) != Uint32(0):
+        visible = position + 1 - Int32(block) * PAGE
+    return visible, Int32(page)
+
+
+@cute.jit
+def _mend(
+    config: cutlass.Constexpr,
+    page: Int32,
+    visible: Int32,
+    v: Int64,
+    v_scales: Int64,
+    page_stride: Int64,
+    token_stride: Int32,
+    lane: Int32,
+    flags: Uint32,
+    sums: cute.Tensor,
+):
+    if flags != Uint32(0):
+        if visible > 0:
+            offset = Int64(page) * page_stride
+            shown = cutlass.min(visible, PAGE)
+            nonfinite.add_nonfinite(config, v + offset, v_scales + offset, token_stride, lane, shown, sums)
+
+
+@cute.jit
+def _weigh(
+    config: cutlass.Constexpr,
+    scores: cute.Tensor,
+    lane: Int32,
+    visible: Int32,
+    factors: list,
+    top: cute.Tensor,
+    weight: cute.Tensor,
+    sums: cute.Tensor,
+    words: cute.Tensor,
+):
+    if visible > 0:
+        softmax.hide(scores, lane, visible)
+        softmax.weigh(config, scores, factors, top, weight, sums, words)
+    else:
+        words.fill(0)
+
+
+def _flags(record: Int32) -> Uint32:
+    found = memory.load_shared_128(record + 16)
+    return found[0] | found[1] | found[2] | found[3]
+
+
+@cute.jit
 def multiply(
     config: cutlass.Constexpr,
     shared: Int32,
     lane: Int32,
-    item: Int32,
+    done: Int32,
+    items: Int32,
     queries: Int64,
     queries_free: Int32,
     factors: list,
@@ -162,47 +244,80 @@ def multiply(
     weight: cute.Tensor,
     sums: cute.Tensor,
 ):
-    """Adds an item to the sums of a warpgroup, of which this warp has token `slot` of the tile, at `position`.
+    """Adds `items` items from `done` on, or every second one, to the sums of the warp's token.
 
-    queries: descriptor; queries_free: 0, or a barrier to tell when the queries have been read.
+    That is token `slot` of the tile, which stands at `position`.
+    queries: descriptor; queries_free: 0, or a barrier to tell when the queries have been read for the last time.
+    The scores of the next item are computed behind the products of this one's weights with V.
     """
     scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
     words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
-    stage = item % 2
-    parity = item // 2 % 2
-    record = shared + RECORDS_AT + stage * RECORD_BYTES
-    k_operand = shared + config.k_at + stage * OPERAND_BYTES
-    v_operand = shared + config.v_at + stage * OPERAND_BYTES
-    bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, parity)
-    block, mask, page, _ = memory.load_shared_128(record)
-    found = mma.finish(mma.start_product(config.mma, queries, mma.along_rows(k_operand), 64, PAGE))
-    for i in cutlass.range_constexpr(mma.SUMS):
-        scores[i] = found[i]
-    if lane == 0:
-        bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
-        if queries_free != 0:
-            bulk_copy.barrier_arrive(queries_free)
-    visible = Int32(0)
-    if ((mask >> Uint32(slot)) & Uint32(1)) != Uint32(0):
-        visible = position + 1 - Int32(block) * PAGE
-    softmax.hide(scores, lane, visible)
-    softmax.weigh(config, scores, factors, top, weight, sums, words)
-    bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, parity)
-    flags = memory.load_shared_128(record + 16)
-    found = mma.start_product_of_registers(
-        config.mma,
-        [sums[i] for i in range(mma.SUMS)],
-        [words[i] for i in range(mma.SUMS // 2)],
-        mma.across_rows(v_operand, PAGE),
-    )
-    found = mma.finish(found)
-    for i in cutlass.range_constexpr(mma.SUMS):
-        sums[i] = found[i]
-    if (flags[0] | flags[1] | flags[2] | flags[3]) != Uint32(0):
-        if visible > 0:
-            offset = Int64(Int32(page)) * page_stride
-            shown = cutlass.min(visible, PAGE)
-            nonfinite.add_nonfinite(config, v + offset, v_scales + offset, token_stride, lane, shown, sums)
-    cute.arch.sync_warp()
-    if lane == 0:
-        bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
+    warpgroup = slot // 4
+    step = 2 if config.alternate else 1
+    if items > 0:
+        stage = done % 2
+        bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, done // 2 % 2)
+        visible, page = _seen(shared + RECORDS_AT + stage * RECORD_BYTES, slot, position)
+        k_operand = mma.along_rows(shared + config.k_at + stage * OPERAND_BYTES)
+        fresh = mma.finish(mma.start_product(config.mma, queries, k_operand, 64, PAGE))
+        for i in cutlass.range_constexpr(mma.SUMS):
+            scores[i] = fresh[i]
+        cute.arch.sync_warp()
+        if lane == 0:
+            bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
+            if (queries_free != 0) & (items == 1):
+                bulk_copy.barrier_arrive(queries_free)
+        for item in cutlass.range(done, done + (items - 1) * step, step, unroll=1):
+            stage = item % 2
+            behind = (item + step) % 2
+            record = shared + RECORDS_AT + stage * RECORD_BYTES
+            _weigh(config, scores, lane, visible, factors, top, weight, sums, words)
+            bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
+            flags = _flags(record)
+            bulk_copy.barrier_wait(shared + K_FULL + 8 * behind, (item + step) // 2 % 2)
+            next_visible, next_page = _seen(shared + RECORDS_AT + behind * RECORD_BYTES, slot, position)
+            v_operand = mma.across_rows(shared + config.v_at + stage * OPERAND_BYTES, PAGE)
+            k_operand = mma.along_rows(shared + config.k_at + behind * OPERAND_BYTES)
+            wait_for_turn(config, shared, warpgroup, item)
+            running = mma.start_product_of_registers(
+                config.mma,
+                [sums[i] for i in range(mma.SUMS)],
+                [words[i] for i in range(mma.SUMS // 2)],
+                v_operand,
+            )
+            running = running + mma.start_product(config.mma, queries, k_operand, 64, PAGE)
+            pass_turn(config, shared, warpgroup, lane)
+            both = mma.finish(running)
+            for i in cutlass.range_constexpr(mma.SUMS):
+                sums[i] = both[i]
+                scores[i] = both[mma.SUMS + i]
+            cute.arch.sync_warp()
+            if lane == 0:
+                bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
+                bulk_copy.barrier_arrive(shared + K_FREE + 8 * behind)
+                if (queries_free != 0) & (item + 2 * step == done + items * step):
+                    bulk_copy.barrier_arrive(queries_free)
+            _mend(config, page, visible, v, v_scales, page_stride, token_stride, lane, flags, sums)
+            visible = next_visible
+            page = next_page
+        item = done + (items - 1) * step
+        stage = item % 2
+        _weigh(config, scores, lane, visible, factors, top, weight, sums, words)
+        bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
+        record = shared + RECORDS_AT + stage * RECORD_BYTES
+        flags = _flags(record)
+        wait_for_turn(config, shared, warpgroup, item)
+        latest = mma.start_product_of_registers(
+            config.mma,
+            [sums[i] for i in range(mma.SUMS)],
+            [words[i] for i in range(mma.SUMS // 2)],
+            mma.across_rows(shared + config.v_at + stage * OPERAND_BYTES, PAGE),
+        )
+        pass_turn(config, shared, warpgroup, lane)
+        summed = mma.finish(latest)
+        for i in cutlass.range_constexpr(mma.SUMS):
+            sums[i] = summed[i]
+        cute.arch.sync_warp()
+        if lane == 0:
+            bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
+        _mend(config, page, visible, v, v_scales, page_stride, token_stride, lane, flags, sums)

@@ -64,7 +64,7 @@ def divide_workspace(tokens: int, num_kv_heads: int, topk: int, batch: int, max_
     tiles = min(tokens, tokens // layout.TILE + batch + 2) * heads
     sizes = (
         256,
-        4 * keys,
+        layout.COUNT_BYTES * keys,
         4 * keys,
         4 * tokens * num_kv_heads,
         4 * pairs,

@@ -15,15 +15,28 @@ from msa_ops.ops.sparse_attention import Args as SparseArgs
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-MAX_SPLITS = 64
+MOST_ALTERNATE_ROWS = 8192
+"""(query token, KV head) rows for which results in two parts, and their merge, cost little."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """groups: warpgroups that multiply, each for four query tokens. splits: parts of a tile's pages."""
+    """alternate: a thread block has four query tokens, and its two warpgroups take the pages in turn; else eight, four
+    for each. splits: parts of a tile's pages.
+    """
 
-    groups: int
+    alternate: bool
     splits: int
+
+    @property
+    def tokens(self) -> int:
+        """Of a tile."""
+        return layout.TOKENS_OF_GROUP * (1 if self.alternate else 2)
+
+    @property
+    def parts(self) -> int:
+        """Of a row of results; one is the result."""
+        return self.splits * (2 if self.alternate else 1)
 
 
 @dataclass(frozen=True)
@@ -52,13 +65,12 @@ def cache_strides(a: SparseArgs | DenseArgs) -> CacheStrides:
 def choose_shape(tokens: int, batch: int, ragged: bool, num_kv_heads: int, max_blocks: int, processors: int) -> Shape:
     """For a call of dense_attention, from what the host knows.
 
-    Short queries fill one warpgroup. With fewer tiles than multiprocessors, the pages of a tile are divided until all
-    have work, but not below four pages each.
+    Up to four tokens a request fill one warpgroup's products. With fewer tiles than multiprocessors, the pages of a
+    tile are divided until all have work, but not below eight pages each.
     """
-    groups = 1 if tokens <= 4 * batch else 2
-    tiles = number_of_tiles(tokens, batch, ragged, layout.TOKENS_OF_GROUP * groups) * num_kv_heads
-    splits = processors // max(tiles, 1)
-    return Shape(groups, max(1, min(splits, MAX_SPLITS, max_blocks // 4)))
+    alternate = tokens <= layout.TOKENS_OF_GROUP * batch and tokens * num_kv_heads <= MOST_ALTERNATE_ROWS
+    tiles = number_of_tiles(tokens, batch, ragged, Shape(alternate, 1).tokens) * num_kv_heads
+    return Shape(alternate, max(1, min(processors // max(tiles, 1), max_blocks // 8)))
 
 
 def number_of_tiles(tokens: int, batch: int, ragged: bool, size: int) -> int:
@@ -77,9 +89,10 @@ def require_contiguous_lengths(a: SparseArgs | DenseArgs) -> None:
 
 
 def dense_workspace(platform: Platform, facts: Facts) -> int:
-    """Parts of results, if a tile's pages are divided. With fewer tiles than multiprocessors, tokens are few."""
-    rows = min(facts.tokens, 8 * platform.multiprocessors) * facts.num_kv_heads
-    parts = min(rows * MAX_SPLITS, platform.multiprocessors * 8)
+    """Parts of results. Divided tiles are fewer than multiprocessors, and have up to eight tokens."""
+    parts = 8 * platform.multiprocessors
+    if facts.tokens <= layout.TOKENS_OF_GROUP * facts.batch:
+        parts = max(parts, 2 * min(facts.tokens * facts.num_kv_heads, MOST_ALTERNATE_ROWS))
     return parts * (layout.PART_BYTES + layout.PART_LSE_BYTES)
 
 
@@ -95,17 +108,17 @@ def sm90_dense(a: DenseArgs, outs: tuple[Tensor, ...]) -> None:
 
 def start_dense(a: DenseArgs, outs: tuple[Tensor, ...], shape: Shape) -> None:
     """Launches one configuration, and the merge of parts if it makes some."""
-    if shape.splits == 1:
+    if shape.parts == 1:
         start_tiles(a, outs, shape)
         return
     assert a.workspace is not None
-    parts = a.q.shape[0] * a.num_kv_heads * shape.splits
+    parts = a.q.shape[0] * a.num_kv_heads * shape.parts
     partial_out = a.workspace.data_ptr()
     partial_lse = partial_out + parts * layout.PART_BYTES
     if parts * (layout.PART_BYTES + layout.PART_LSE_BYTES) > a.workspace.numel():
         raise ValueError(f"workspace: {a.workspace.numel()} bytes are too few for {parts} parts")
     start_tiles(a, outs, shape, partial_out=partial_out, partial_lse=partial_lse)
-    merge(a, outs, partial_out, partial_lse, 0, 0, a.num_kv_heads, shape.splits)
+    merge(a, outs, partial_out, partial_lse, 0, 0, a.num_kv_heads, shape.parts)
 
 
 def start_tiles(
@@ -117,7 +130,7 @@ def start_tiles(
     tokens, batch = a.q.shape[0], a.seq_lens.shape[0]
     strides = cache_strides(a)
     launch(
-        f"dense_attention__tiles_{a.kv_format}_g{shape.groups}__sm_90a",
+        f"dense_attention__tiles_{a.kv_format}_{'a2' if shape.alternate else 'g2'}__sm_90a",
         a.q.device,
         pointer(a.q),
         pointer(a.kv_cache),
@@ -146,7 +159,7 @@ def start_tiles(
         strides.k_scale,
         strides.v,
         strides.v_scale,
-        number_of_tiles(tokens, batch, a.cu_seqlens_q is not None, layout.TOKENS_OF_GROUP * shape.groups),
+        number_of_tiles(tokens, batch, a.cu_seqlens_q is not None, shape.tokens),
         shape.splits,
         bits(scale_of_softmax(a)),
     )
