@@ -355,11 +355,15 @@ class DenseAttention:
         for item in cutlass.range(items, unroll=1):
             exists = self.is_page(now, num_pages)
             block = begin + item
-            if cutlass.const_expr(config.slot_bytes == 0):
-                of_k = k + Int64(now) * page_stride
-                of_v = v + Int64(now) * page_stride
-                stages.fill_pairs(config, shared, warp, lane, item, exists, of_k, of_v, token_stride)
+            of_k = k + Int64(now) * page_stride
+            of_v = v + Int64(now) * page_stride
+            if cutlass.const_expr(config.slot_bytes == 0 and not config.alternate):
+                stages.fill_pairs(config, True, True, shared, warp, lane, item, exists, of_k, of_v, token_stride)
             for values in cutlass.range_constexpr(2):
+                if cutlass.const_expr(config.slot_bytes == 0 and config.alternate):
+                    stages.fill_pairs(
+                        config, not values, bool(values), shared, warp, lane, item, exists, of_k, of_v, token_stride
+                    )
                 seen = last + 1 - block * PAGE
                 stages.fill(config, values, shared, warp, lane, item, exists, now, block, Int32(0xFF), seen)
                 if cutlass.const_expr(config.slot_bytes > 0):

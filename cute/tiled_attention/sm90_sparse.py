@@ -267,6 +267,8 @@ class ListedTiles:
                 if cutlass.const_expr(config.slot_bytes == 0):
                     stages.fill_pairs(
                         config,
+                        True,
+                        True,
                         shared,
                         warp,
                         lane,

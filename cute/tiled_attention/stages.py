@@ -89,6 +89,8 @@ def start_raw(
 @cute.jit
 def fill_pairs(
     config: cutlass.Constexpr,
+    keys: cutlass.Constexpr,
+    values: cutlass.Constexpr,
     shared: Int32,
     warp: Int32,
     lane: Int32,
@@ -98,14 +100,22 @@ def fill_pairs(
     v: Int64,
     token_stride: Int32,
 ):
-    """For bf16, before `fill`: brings a page to its stage. k, v: of the page."""
+    """For bf16, before `fill`: brings K, V or both of a page to its stage. k, v: of the page.
+
+    Both at once take less time, but K alone must not wait for the place of V where the warpgroup that will free it
+    waits for this K first.
+    """
     stage = item % 2
     free = item // 2 % 2 ^ 1
-    bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
-    bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
+    if cutlass.const_expr(keys):
+        bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
+    if cutlass.const_expr(values):
+        bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
     if exists:
-        pages.copy_pairs(k, token_stride, shared + config.k_at + stage * OPERAND_BYTES, warp, lane)
-        pages.copy_pairs(v, token_stride, shared + config.v_at + stage * OPERAND_BYTES, warp, lane)
+        if cutlass.const_expr(keys):
+            pages.copy_pairs(k, token_stride, shared + config.k_at + stage * OPERAND_BYTES, warp, lane)
+        if cutlass.const_expr(values):
+            pages.copy_pairs(v, token_stride, shared + config.v_at + stage * OPERAND_BYTES, warp, lane)
     async_copy.commit()
     async_copy.wait(0)
 

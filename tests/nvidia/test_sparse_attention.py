@@ -9,7 +9,7 @@ from msa_ops.cute.sparse_attention import sm90_configs as configs
 from msa_ops.cute.sparse_attention import sm90_pages_configs as pages
 
 from msa_ops.nvidia.sparse_attention import choose_shape, kernel_name
-from msa_ops.nvidia.sparse_attention_limits import refusals
+from msa_ops.nvidia.sparse_attention_limits import prefill_refusals, refusals
 from msa_ops.ops.sparse_attention import Facts
 from msa_ops.registry import parse_platform
 
@@ -52,6 +52,14 @@ def test_refusals_name_what_is_accepted(changes: dict[str, object], words: str) 
     assert not list(refusals(PLATFORM, Facts()))
     found = list(refusals(PLATFORM, replace(Facts(), **changes)))  # type: ignore[arg-type]
     assert len(found) == 1 and words in str(found[0]) and "accepted" in str(found[0])
+
+
+def test_the_kernels_of_prefill_leave_short_queries_to_that_of_decode() -> None:
+    assert not list(prefill_refusals(PLATFORM, replace(Facts(), max_seqlen_q=128)))
+    found = list(prefill_refusals(PLATFORM, replace(Facts(), max_seqlen_q=64)))
+    assert len(found) == 1 and "max_seqlen_q is 64" in str(found[0]) and "accepted" in str(found[0])
+    wide = replace(Facts(), max_seqlen_q=128, num_heads=64, num_kv_heads=2)
+    assert "32 query heads" in str(next(iter(prefill_refusals(PLATFORM, wide))))
 
 
 def test_formats_without_scales_have_no_scale_layouts() -> None:

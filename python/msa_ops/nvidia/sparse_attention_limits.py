@@ -9,6 +9,8 @@ from msa_ops.registry import Code, Platform, Refusal
 
 MAX_GROUP = 16
 """Query heads of a KV head."""
+SHORT_QUERIES = 64
+"""Up to as many query tokens a request, the kernel of decode steps is taken."""
 
 
 def refusals(platform: Platform, facts: Any) -> Iterable[Refusal]:
@@ -27,4 +29,14 @@ def refusals(platform: Platform, facts: Any) -> Iterable[Refusal]:
             Code.ARGUMENT,
             "q_dtype is float16 with a bf16 cache; accepted: bfloat16, float8_e4m3fn",
             "convert the queries or change kv_format",
+        )
+
+
+def prefill_refusals(platform: Platform, facts: Any) -> Iterable[Refusal]:
+    yield from refusals(platform, facts)
+    if facts.max_seqlen_q <= SHORT_QUERIES:
+        yield Refusal(
+            Code.ARGUMENT,
+            f"max_seqlen_q is {facts.max_seqlen_q}; accepted: more than {SHORT_QUERIES}",
+            'use backend="cute_sm90"',
         )
