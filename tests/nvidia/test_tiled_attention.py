@@ -43,11 +43,18 @@ def test_there_is_a_tile_for_every_token(lengths: list[int], padding: int, size:
 def test_parts_of_a_dense_call_fit_its_workspace(batch: int, q_len: int, heads: int, max_blocks: int) -> None:
     tokens = batch * q_len
     shape = choose_shape(tokens, batch, False, heads, max_blocks, PLATFORM.multiprocessors)
-    assert any(config.groups == shape.groups for config in sm90_dense_configs.CONFIGS)
-    assert shape.splits == 1 or 4 * shape.splits <= max_blocks
+    assert shape.splits == 1 or 8 * shape.splits <= max_blocks
     facts = Facts(num_kv_heads=heads, tokens=token_bucket(tokens), batch=token_bucket(batch), max_blocks=max_blocks)
-    parts = tokens * heads * shape.splits if shape.splits > 1 else 0
+    parts = tokens * heads * shape.parts if shape.parts > 1 else 0
     assert parts * (layout.PART_BYTES + layout.PART_LSE_BYTES) <= dense_workspace(PLATFORM, facts)
+
+
+def test_few_tokens_share_their_pages_and_many_do_not() -> None:
+    assert choose_shape(8, 8, False, 4, 1024, 132).alternate and choose_shape(32, 8, True, 4, 1024, 132).alternate
+    assert not choose_shape(8192, 1, False, 1, 1024, 132).alternate
+    assert (
+        choose_shape(1, 1, False, 1, 1024, 132).splits == 128 and choose_shape(8192, 1, False, 1, 1024, 132).parts == 1
+    )
 
 
 @pytest.mark.parametrize(("tokens", "heads"), [(1, 1), (100, 4), (8192, 1), (8192, 4), (9000, 2), (3000, 8)])
@@ -97,8 +104,8 @@ def test_every_call_has_kernels() -> None:
         for family in (sm90_dense_configs.FAMILY, sm90_sparse_configs.FAMILY, sm90_blocks_configs.FAMILY)
         for config in family.configs
     }
-    for kv_format, groups in itertools.product(("nvfp4", "fp8", "bf16"), (1, 2)):
-        assert ("dense_attention", f"tiles_{kv_format}_g{groups}") in names
+    for kv_format, kind in itertools.product(("nvfp4", "fp8", "bf16"), ("a2", "g2")):
+        assert ("dense_attention", f"tiles_{kv_format}_{kind}") in names
         assert ("sparse_attention", f"tiles_{kv_format}_g2") in names
         assert ("sparse_attention", f"blocks_{kv_format}") in names
     assert sm90_prepare_configs.CAPACITIES[-1] == layout.MAX_BLOCKS == 65_536
