@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
+
+#include "../device/ordering.hpp"
 
 namespace msa_ops::emulator::ptx {
 
@@ -73,6 +77,7 @@ class WgmmaState {
     touched_.assign(registers, 0);
     epoch_ = 0;
     group_ = 0;
+    released_.clear();
   }
   void touch(std::uint32_t index) { touched_[index] = epoch_; }
   // False: another instruction read or wrote it after the last wgmma.fence, or there was none.
@@ -80,12 +85,24 @@ class WgmmaState {
   bool any_fence() const { return epoch_ > 0; }
   void fence() { ++epoch_; }
   std::uint64_t group() const { return group_; }  // that work belongs to, from 0
-  void commit() { ++group_; }
+  // `released` is what the warp knew then.
+  void commit(Knowledge released) {
+    ++group_;
+    released_.push_back(std::move(released));
+    if (released_.size() > kKept) released_.pop_front();
+  }
+  // Of the commit with this number, from 1; of the oldest that is kept if it is older.
+  const Knowledge& released_at(std::uint64_t number) const {
+    const std::uint64_t first = group_ - released_.size() + 1;
+    return released_[number > first ? static_cast<std::size_t>(number - first) : 0];
+  }
 
  private:
   std::vector<std::uint32_t> touched_;
   std::uint32_t epoch_ = 0;
   std::uint64_t group_ = 0;
+  static constexpr std::size_t kKept = 16;
+  std::deque<Knowledge> released_;
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -334,15 +334,30 @@ void fence(PtxWarp& warp, const Instruction&, Mask lanes) {
 
 void commit_group(PtxWarp& warp, const Instruction&, Mask lanes) {
   require_whole_warp(warp, lanes);
-  warp.wgmma().commit();
+  Knowledge released;
+  warp.ordering().release(released);
+  warp.wgmma().commit(std::move(released));
+  warp.block().cluster().note_event();
 }
 
-// All but the latest groups are done; work that was not committed goes on.
+// All but the latest groups are done; work that was not committed goes on. A product is the warpgroup's: that it is
+// done means that the other warps have issued it too, and what they knew when they did.
 void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   const auto kept = warp.row<std::uint32_t>(i.operands[0])[0];
   const std::uint64_t committed = warp.wgmma().group();
   if (committed <= kept) return;
+  const unsigned first = warp.index() / kGroupWarps * kGroupWarps;
+  for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
+    if (other == warp.index() || warp.block().done(other)) continue;
+    const WgmmaState& state = static_cast<const PtxWarp&>(warp.block().warp(other)).wgmma();
+    if (state.group() < committed - kept) return warp.wait_for_tensor_memory();
+  }
+  for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
+    if (other == warp.index() || warp.block().done(other)) continue;
+    const WgmmaState& state = static_cast<const PtxWarp&>(warp.block().warp(other)).wgmma();
+    warp.ordering().acquire(state.released_at(committed - kept));
+  }
   warp.in_flight().land(RegistersInFlight::Use::kSum, committed - kept);
   warp.in_flight().land(RegistersInFlight::Use::kOperand, committed - kept);
   warp.ordering().acquire(AsyncReader::work_of(warp), static_cast<Clock>(committed - kept));

@@ -117,7 +117,7 @@ class PtxWarp : public WarpProgram {
     ++waits_;
   }
   void wait_for_cluster() { again_ = true; }
-  void wait_for_tensor_memory() { again_ = polls_ = true; }
+  void wait_for_tensor_memory() { again_ = polls_ = true; }  // or anything else that it asks for again
   // The instruction is executed again when the barrier at which the warp has voted is complete.
   bool has_voted() const { return has_voted_; }
   void wait_for_votes() { again_ = has_voted_ = true; }
