@@ -130,7 +130,8 @@ void add_emulator(py::module_& m) {
       .def_readonly("shared_passes_at_least", &emulator::Counters::shared_passes_at_least)
       .def_readonly("waits", &emulator::Counters::waits)
       .def_readonly("instructions_of_warp", &emulator::Counters::instructions_of_warp)
-      .def_readonly("launches", &emulator::Counters::launches);
+      .def_readonly("launches", &emulator::Counters::launches)
+      .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);
 
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),

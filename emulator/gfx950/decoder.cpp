@@ -506,7 +506,11 @@ class Decoder {
   }
 
   // ---- what is read and written
-  void reads(const Operand& operand) {
+  void reads(Operand operand) {
+    if (operand.type == Type::kPkF32 && (operand.high == operand.high_for_high || made_.form->number == 51)) {
+      operand.index = static_cast<std::uint16_t>(operand.index + (operand.high ? 1 : 0));  // one word for both results
+      operand.dwords = 1;
+    }
     if (operand.kind == Operand::Kind::kVector) {
       if (operand.dwords > 0) made_.vector_reads[made_.num_vector_reads++] = {operand.index, operand.dwords};
     } else if (operand.kind == Operand::Kind::kScalar) {

@@ -33,11 +33,15 @@ void Lds::race(const char* what, const Shadow& shadow, unsigned owner, std::uint
 }
 
 std::byte* Lds::access(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
-                       std::uint32_t epoch, std::uint32_t instruction, int lane) {
+                       std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data, bool* unwritten) {
   if ((address & (alignment - 1)) != 0) {
     throw Violation{FaultKind::kMisaligned, "access of " + std::to_string(bytes) + " bytes of the LDS", lane, address};
   }
   if (address > data_.size() || bytes > data_.size() - address) {
+    if (unwritten != nullptr) {
+      *unwritten = true;
+      return nullptr;
+    }
     throw Violation{FaultKind::kOutOfBounds,
                     "access of " + std::to_string(bytes) + " bytes of the LDS; the workgroup has " +
                         std::to_string(data_.size()) + " bytes",
@@ -48,13 +52,15 @@ std::byte* Lds::access(Access kind, std::uint32_t address, unsigned bytes, unsig
     unsigned byte_mask = 15;
     if (at == first) byte_mask &= 15U << (address & 3);
     if (at == last) byte_mask &= 15U >> (3 - ((address + bytes - 1) & 3));
-    check_dword(kind, shadow_[at], byte_mask, wave, epoch, at * 4, instruction, lane);
+    // Where byte 0 of the dword is in the data; only bytes of the mask are looked at.
+    const auto* const own = data == nullptr ? nullptr : static_cast<const std::byte*>(data) + (static_cast<std::ptrdiff_t>(at) * 4 - static_cast<std::ptrdiff_t>(address));
+    check_dword(kind, shadow_[at], byte_mask, wave, epoch, at * 4, instruction, lane, own, unwritten);
   }
   return &data_[address];
 }
 
 void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t epoch,
-                      std::uint32_t address, std::uint32_t instruction, int lane) {
+                      std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data, bool* unwritten) {
   const auto owner = static_cast<std::uint8_t>(wave + 1);
   if (shadow.flight_write != 0) {
     if (shadow.flight_write == owner) {
@@ -65,7 +71,10 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
     }
     race("data in flight to the LDS here, not waited for by", shadow, shadow.flight_write, address, lane);
   }
-  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
+  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0 && unwritten != nullptr) {
+    *unwritten = true;
+    return;  // nothing has been read that a later write could change
+  } else if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
     throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane, address};
   }
   if (kind != Access::kRead) {
@@ -83,6 +92,9 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
     for (unsigned byte = 0; byte < 4; ++byte) {
       if ((byte_mask >> byte & 1) == 0) continue;
       const std::uint8_t writer = shadow.writers[byte], reader = shadow.readers[byte];
+      // A write of the value that is there already is nothing that another wave could see: waves whose lanes have
+      // nothing to do write zeros to a place that nobody uses.
+      if (kind == Access::kWrite && data != nullptr && (shadow.written >> byte & 1) != 0 && data[byte] == data_[address + byte]) continue;
       if (writer != 0 && writer != owner && !(kind == Access::kAtomic && shadow.atomic != 0)) {
         race(kind == Access::kRead ? "read without a barrier after the write by" : "write without a barrier after the write by",
              shadow, writer, address + byte, lane);

@@ -22,9 +22,11 @@ class Lds {
   std::size_t bytes() const { return data_.size(); }
   // Checks an access of a lane and returns its place: Violation if it is outside, misaligned, reads what nothing has
   // written, meets data in flight, or races with another wave of the same epoch (the number of barriers passed).
-  // `alignment` is a power of two.
+  // `alignment` is a power of two. A read with `unwritten` tells there
+  // what it would otherwise throw, and returns null outside: the hardware gives 0 there, and kernels may drop it. `data` is what a write will write: waves may write the same value to a place.
   std::byte* access(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
-                    std::uint32_t epoch, std::uint32_t instruction, int lane);
+                    std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data = nullptr,
+                    bool* unwritten = nullptr);
 
   // A range that an operation of `wave` will write or read at a time that nothing has fixed yet, until `settle`.
   void put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction);
@@ -48,7 +50,8 @@ class Lds {
     std::uint32_t instruction;
   };
   void check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t epoch,
-                   std::uint32_t address, std::uint32_t instruction, int lane);
+                   std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data,
+                   bool* unwritten);
   [[noreturn]] void race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane) const;
 
   std::vector<std::byte> data_;

@@ -41,11 +41,16 @@ std::uint64_t cycles_of(Mask lanes, const std::uint32_t* addresses, unsigned byt
 
 void count(Wave& wave, Mask lanes, const std::uint32_t* addresses, unsigned bytes) {
   const unsigned granule = bytes <= 4 ? 4 : bytes <= 8 ? 8 : 16;
-  ++wave.lds_accesses;
   const std::uint64_t cycles = cycles_of(lanes, addresses, bytes);
   wave.lds_cycles += cycles;
   const std::uint64_t least = (kLanes * granule + kBanks * 4 - 1) / (kBanks * 4);
   if (cycles > least) wave.lds_conflict_cycles += cycles - least;
+}
+
+// The lane's access was outside: nothing of it is there to be ordered.
+void outside(Wave::Outstanding& operation, unsigned lane) {
+  operation.outside = true;
+  operation.lds_address[lane] = 0;
 }
 
 unsigned alignment_of(unsigned bytes) { return bytes >= 4 ? 4 : bytes; }
@@ -60,9 +65,12 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
-    if (bytes < 4) data[lane][0] = 0;
-    std::memcpy(data[lane], place, bytes);
+    bool unwritten = false;
+    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
+    if (unwritten) operation.undefined |= Mask{1} << lane;
+    if (bytes < 4 || place == nullptr) std::memset(data[lane], 0, 16);
+    if (place != nullptr) std::memcpy(data[lane], place, bytes);
+    else outside(operation, lane);
   });
   for (unsigned word = 0; word < words; ++word) {
     std::uint32_t* const row = wave.row(i.destination.index + word);
@@ -91,10 +99,10 @@ void write(Wave& wave, const Instruction& i) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    std::byte* place = wave.lds().access(Lds::Access::kWrite, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
     std::uint32_t parts[4];
     for (unsigned word = 0; word < words; ++word) parts[word] = data[word * kLanes + lane];
     if (bytes < 4) parts[0] >>= shift;
+    std::byte* place = wave.lds().access(Lds::Access::kWrite, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane), parts);
     std::memcpy(place, parts, bytes);
   });
   operation.lds_bytes = bytes;
@@ -116,14 +124,19 @@ void two(Wave& wave, const Instruction& i) {
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = address[lane] + offset;
       places[lane] = at;
-      std::byte* place = wave.lds().access(is_write ? Lds::Access::kWrite : Lds::Access::kRead, at, bytes, 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
+      bool unwritten = false;
+      std::uint32_t parts[2] = {};
       if (is_write) {
         const std::uint32_t* const data = wave.row(i.sources[1 + second].index);
-        std::uint32_t parts[2];
         for (unsigned word = 0; word < words; ++word) parts[word] = data[word * kLanes + lane];
+      }
+      std::byte* place = wave.lds().access(is_write ? Lds::Access::kWrite : Lds::Access::kRead, at, bytes, 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane), is_write ? parts : nullptr, is_write ? nullptr : &unwritten);
+      if (unwritten) operation.undefined |= Mask{1} << lane;
+      if (is_write) {
         std::memcpy(place, parts, bytes);
       } else {
-        std::memcpy(&loaded[lane][second * words], place, bytes);
+        if (place != nullptr) std::memcpy(&loaded[lane][second * words], place, bytes);
+        else std::memset(&loaded[lane][second * words], 0, bytes), outside(operation, lane);
       }
     });
     count(wave, lanes, places, bytes);
@@ -226,8 +239,11 @@ void read_transposed(Wave& wave, const Instruction& i) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, words == 2 ? 8 : 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
-    std::memcpy(data[lane], place, bytes);
+    bool unwritten = false;
+    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, words == 2 ? 8 : 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
+    if (unwritten) operation.undefined |= Mask{0xffff} << (lane & 48);  // its row goes to all of them
+    if (place != nullptr) std::memcpy(data[lane], place, bytes);
+    else outside(operation, lane);
   });
   const auto element = [&](unsigned lane, unsigned at) -> std::uint32_t {
     const unsigned bit = at * bits;

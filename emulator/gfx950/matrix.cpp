@@ -226,6 +226,7 @@ bool is_extreme(const float* values, unsigned count) {
 struct Undefined {
   std::array<Mask, 32> result{};  // lanes of each result register without a value
   bool any = false;
+  unsigned from = 0;  // a register without a value
 };
 
 // What of the result depends on registers that nothing has written. Violation if a load is on its way to one.
@@ -238,6 +239,7 @@ Undefined find_undefined(const Wave& wave, const Instruction& i, const Shape& sh
     for (unsigned r = operand.index; r < unsigned{operand.index} + operand.dwords; ++r) {
       const Mask missing = ~wave.defined({static_cast<std::uint16_t>(r), 1});
       if (missing != 0 && wave.is_pending(r, missing)) wave.report_undefined(r, missing);
+      if (missing != 0) made.from = r;
       bad |= missing;
     }
     return bad;
@@ -271,16 +273,15 @@ Undefined find_undefined(const Wave& wave, const Instruction& i, const Shape& sh
   return made;
 }
 
-void finish(Wave& wave, const Instruction& i, const Shape& shape, const Undefined& undefined) {
+void finish(Wave& wave, const Instruction& i, const Undefined& undefined) {
   for (unsigned reg = 0; reg < i.destination.dwords; ++reg) {
     if (!undefined.any) {
       wave.define(i.destination.index + reg, kAllLanes);
     } else {
-      wave.undefine(i.destination.index + reg, undefined.result[reg]);
+      wave.undefine_from(i.destination.index + reg, undefined.result[reg], undefined.from);
       wave.define(i.destination.index + reg, ~undefined.result[reg]);
     }
   }
-  wave.matrix_flops += std::uint64_t{2} * shape.m * shape.m * shape.k * shape.blocks;
 }
 
 void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
@@ -438,12 +439,28 @@ void matrix(Wave& wave, const Instruction& i) {
     case Kind::kF64: multiply_doubles(wave, i, shape); break;
     default: multiply_floats(wave, i, shape); break;
   }
-  finish(wave, i, shape, undefined);
+  finish(wave, i, undefined);
 }
 
 Type operand_type(unsigned dwords) { return dwords == 1 ? Type::kB32 : dwords == 2 ? Type::kB64 : dwords == 4 ? Type::kB128 : Type::kB256; }
 
 }  // namespace
+
+MatrixWork matrix_work(const Form& form) {
+  if (form.encoding != Encoding::kMfma) return {"", 0};
+  for (const Shape& shape : kShapes) {
+    if (shape.number != form.number) continue;
+    const std::uint64_t flops = std::uint64_t{2} * shape.m * shape.m * shape.k * shape.blocks;
+    switch (shape.kind) {
+      case Kind::kF16: case Kind::kBf16: return {"f16", flops};
+      case Kind::kF32: return {"f32", flops};
+      case Kind::kF64: return {"f64", flops};
+      case Kind::kI8: return {"i8", flops};
+      default: return {"f8f6f4", flops};
+    }
+  }
+  return {"", 0};
+}
 
 std::vector<Form> matrix_forms() {
   std::vector<Form> made;

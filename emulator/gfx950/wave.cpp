@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "forms.hpp"
+
 namespace msa_ops::emulator::gfx950 {
 namespace {
 
@@ -45,6 +47,8 @@ Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> 
       vector_storage_(kRows * kLanes + 16),
       ready_(kRows),
       pending_(kRows),
+      origins_(kRows),
+      issued_(kRows),
       vector_queue_(kVectorCounter + 1),
       lds_queue_(kLdsCounter + 1),
       counts_(kernel.instructions().size()) {
@@ -61,6 +65,11 @@ void Wave::start() {
   std::fill(ready_.begin(), ready_.end(), Mask{0});
   std::fill(pending_.begin(), pending_.end(), Mask{0});
   bytes_.clear();
+  std::fill(origins_.begin(), origins_.end(), Origin{});
+  std::fill(issued_.begin(), issued_.end(), Issued{});
+  scalar_issued_.fill(0);
+  matrix_free_ = matrix_horizon_ = m0_issued_ = 0;
+  blamed_ = -1;
   std::fill(scratch_written_.begin(), scratch_written_.end(), std::uint8_t{0});
   scalar_.fill(0);
   scalar_state_.fill(0);
@@ -161,42 +170,199 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
 }
 
 void Wave::step(const Instruction& instruction) {
-  if ((instruction.form->flags & kSelfChecked) == 0) check_reads(instruction);
+  Mask missing = 0;
+  if ((instruction.form->flags & kSelfChecked) == 0) missing = check_reads(instruction);
   if (awaited_ != 0 || !scalar_loads_.empty()) check_writes(instruction);
+  check_wait_states(instruction);
   instruction.handler(*this, instruction);
+  if (missing != 0) {
+    for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
+      const Range& range = instruction.vector_writes[i];
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) undefine_from(r, missing, missing_from_);
+    }
+  }
   for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
     const Range& range = instruction.scalar_writes[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
       if (scalar_state_[r] == 0) scalar_state_[r] = 1;
     }
   }
+  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1 && instruction.sources[0].kind == Operand::Kind::kScalar) {
+    for (unsigned word = 0; word < instruction.destination.dwords; ++word) {
+      const std::uint8_t state = scalar_state_[instruction.sources[0].index + word];
+      if (state == 2) require_scalar(instruction.sources[0].index + word);
+      scalar_state_[instruction.destination.index + word] = state;
+    }
+  }
+  if (instruction.encoding >= Encoding::kVop1 && instruction.encoding <= Encoding::kMfma) note_issue(instruction);
+  else if (instruction.num_scalar_writes > 0 && instruction.scalar_writes[0].first == kM0) m0_issued_ = clock_;
 }
 
-void Wave::check_reads(const Instruction& instruction) {
-  const Mask lanes = (instruction.form->flags & kIgnoresExec) != 0 ? kAllLanes : exec();
+Mask Wave::check_reads(const Instruction& instruction) {
+  const Form& form = *instruction.form;
+  Mask all_missing = 0;
+  const Mask lanes = (form.flags & kIgnoresExec) != 0 ? kAllLanes : exec();
   for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
     const Range& range = instruction.vector_reads[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
-      if ((lanes & ~ready_[r]) != 0) {
-        // A part that is all that the operand takes may be there.
-        for (const Operand& operand : instruction.sources) {
-          if (operand.kind != Operand::Kind::kVector || operand.index != range.first || range.count != 1) continue;
-          unsigned bytes = 15;
-          if (instruction.sdwa) {
-            bytes = operand.select < 4 ? 1U << operand.select : operand.select < 6 ? 3U << (operand.select - 4) * 2 : 15U;
-          } else if (operand.type == Type::kB8) {
-            bytes = 1;
-          } else if (operand.type == Type::kF16 || operand.type == Type::kB16) {
-            bytes = operand.high ? 12 : 3;
-          }
-          if (bytes != 15 && bytes_defined(r, bytes, lanes)) goto next_range;
+      Mask missing = lanes & ~ready_[r];
+      if (missing == 0) continue;
+      if ((missing & pending_[r]) != 0) report_undefined(r, missing & pending_[r]);
+      // A part that is all that the operand takes may be there.
+      for (const Operand& operand : instruction.sources) {
+        if (operand.kind != Operand::Kind::kVector || operand.index != range.first || range.count != 1) continue;
+        unsigned bytes = 15;
+        if (instruction.sdwa) {
+          bytes = operand.select < 4 ? 1U << operand.select : operand.select < 6 ? 3U << (operand.select - 4) * 2 : 15U;
+        } else if (operand.type == Type::kB8) {
+          bytes = 1;
+        } else if (operand.type == Type::kF16 || operand.type == Type::kB16) {
+          bytes = operand.high ? 12 : 3;
         }
-        report_undefined(r, lanes & ~ready_[r]);
+        if (bytes != 15 && bytes_defined(r, bytes, lanes)) missing = 0;
       }
+      if (form.encoding == Encoding::kVop2 && form.number == 0 && instruction.mask_source.kind == Operand::Kind::kScalar) {
+        // v_cndmask takes one of its sources.
+        const Mask chosen = sgpr64(instruction.mask_source.index);
+        const bool first = instruction.sources[0].kind == Operand::Kind::kVector && instruction.sources[0].index == r;
+        const bool second = instruction.sources[1].kind == Operand::Kind::kVector && instruction.sources[1].index == r;
+        if (!(first && second)) missing &= first ? ~chosen : chosen;
+      }
+      if (missing == 0) continue;
+      // What is missing is handed on by arithmetic; it is at fault where it decides something or leaves the registers.
+      const bool hands_on = form.function != nullptr && instruction.mask_destination.kind == Operand::Kind::kNone;
+      const bool moves = form.encoding == Encoding::kMfma && (form.number == 88 || form.number == 89);
+      if (!hands_on && !moves) report_undefined(r, missing);
+      if (origins_[r].kind == Origin::Kind::kUnknown) origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
+      missing_from_ = r;
+      all_missing |= missing;
     }
-  next_range:;
   }
   check_scalars(instruction);
+  return all_missing;
+}
+
+void Wave::undefine_from(unsigned index, Mask lanes, unsigned from) {
+  undefine(index, lanes);
+  origins_[index] = origins_[from].kind != Origin::Kind::kUnknown ? origins_[from] : Origin{at_, static_cast<std::uint16_t>(from), Origin::Kind::kRegister};
+}
+
+namespace {
+
+[[noreturn]] void too_early(const std::string& what, std::uint64_t has, std::uint64_t needs) {
+  throw Violation{FaultKind::kWaitStates, what + " " + std::to_string(has) + " wait states later; it takes " + std::to_string(needs)};
+}
+
+}  // namespace
+
+// What the hardware does not wait for by itself.
+void Wave::check_wait_states(const Instruction& instruction) {
+  const Encoding encoding = instruction.encoding;
+  if (encoding < Encoding::kVop1) return;
+  const bool is_valu = encoding <= Encoding::kMfma;
+  const bool is_matrix = encoding == Encoding::kMfma && instruction.form->number != 88 && instruction.form->number != 89;
+  if (is_matrix && clock_ < matrix_free_) clock_ = matrix_free_;  // the unit is busy and the instruction waits for it
+  const auto since = [&](std::uint64_t issued) { return clock_ - issued - 1; };
+  if (clock_ < matrix_horizon_) {
+    const auto check_row = [&](unsigned r, bool accumulates) {
+      const Issued& row = issued_[r];
+      if (row.matrix == 0) return;
+      unsigned needs = row.matrix_use;
+      if (is_matrix && accumulates) needs = row.first == instruction.sources[2].index && row.first == instruction.destination.index ? 0 : row.matrix_accumulate;
+      if (since(row.matrix) < needs) too_early("result of a matrix instruction in " + name_of_row(r) + " is used", since(row.matrix), needs);
+    };
+    for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
+      const Range& range = instruction.vector_reads[i];
+      const bool accumulates = is_matrix && instruction.sources[2].kind == Operand::Kind::kVector && range.first == instruction.sources[2].index &&
+                               range.count == instruction.sources[2].dwords;
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, accumulates);
+    }
+    for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
+      const Range& range = instruction.vector_writes[i];
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, is_matrix);
+    }
+  }
+  // Vector instructions that wrote a vector register.
+  const bool is_swap = encoding == Encoding::kVop1 && (instruction.form->number == 89 || instruction.form->number == 90);
+  const bool is_lane = (encoding == Encoding::kVop1 && instruction.form->number == 2) || (encoding == Encoding::kVop3 && instruction.form->number == 649);
+  const bool is_transcendental = (instruction.form->flags & kTranscendental) != 0;
+  if (is_valu) {
+    unsigned needs = is_swap || is_matrix ? 2 : is_lane ? 1 : 0;
+    for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
+      const Range& range = instruction.vector_reads[i];
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+        const Issued& row = issued_[r];
+        if (row.valu + 3 < clock_) continue;
+        unsigned wanted = needs;
+        if (instruction.dpp && instruction.sources[0].index == r) wanted = std::max(wanted, 2U);
+        if (row.transcendental && !is_transcendental) wanted = std::max(wanted, 1U);
+        if (since(row.valu) < wanted) too_early(name_of_row(r) + " is read after a vector instruction wrote it,", since(row.valu), wanted);
+      }
+    }
+    if (is_swap && issued_[instruction.destination.index].valu != 0 && since(issued_[instruction.destination.index].valu) < 2) {
+      too_early(name_of_row(instruction.destination.index) + " is read after a vector instruction wrote it,",
+                since(issued_[instruction.destination.index].valu), 2);
+    }
+  }
+  // Vector instructions that wrote a scalar register.
+  for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
+    const Range& range = instruction.scalar_reads[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count && r < 128; ++r) {
+      const std::uint64_t issued = scalar_issued_[r];
+      if (issued == 0 || issued + 6 < clock_) continue;
+      unsigned needs = is_valu ? 2 : encoding == Encoding::kDs ? 0 : 5;
+      if (encoding == Encoding::kVop3 && (instruction.form->number == 649 || instruction.form->number == 650) &&
+          instruction.sources[1].kind == Operand::Kind::kScalar && instruction.sources[1].index == r) {
+        needs = 4;
+      }
+      if (encoding == Encoding::kVop3 && instruction.form->number == 482 && r >= kVcc) needs = 4;  // v_div_fmas
+      if (since(issued) < needs) too_early(name_of_scalar(r) + " is read after a vector instruction wrote it,", since(issued), needs);
+    }
+  }
+  if (instruction.to_lds && m0_issued_ != 0 && since(m0_issued_) < 1) too_early("m0 is used after it was written,", since(m0_issued_), 1);
+}
+
+void Wave::note_issue(const Instruction& instruction) {
+  const bool is_matrix = instruction.encoding == Encoding::kMfma && instruction.form->number != 88 && instruction.form->number != 89;
+  for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
+    const Range& range = instruction.vector_writes[i];
+    unsigned passes = 0, use = 0, accumulate = 0;
+    if (is_matrix) {
+      passes = instruction.form->flags >> kPassesShift & 255;
+      if (instruction.form->number == 45 || instruction.form->number == 46) {
+        const bool small = instruction.broadcast_size >= 2 && instruction.b_layout >= 2;  // no operand of 8 bits
+        if (small) passes /= 2;
+      }
+      // fp32 matrices are done by other units than the rest.
+      const bool plain = instruction.form->number >= 64 && instruction.form->number <= 69;
+      use = plain ? passes + 2 : passes + 3 + (passes != 2 ? 1 : 0);
+      accumulate = plain ? passes : passes + 1 + (passes != 2 ? 1 : 0);
+      matrix_free_ = clock_ + passes;
+      matrix_horizon_ = std::max(matrix_horizon_, clock_ + use + 2);
+    }
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+      Issued& row = issued_[r];
+      if (is_matrix) {
+        row.matrix = clock_;
+        row.first = range.first;
+        row.matrix_use = static_cast<std::uint8_t>(use);
+        row.matrix_accumulate = static_cast<std::uint8_t>(accumulate);
+        row.valu = 0;
+      } else {
+        row.valu = clock_;
+        row.matrix = 0;
+        row.transcendental = (instruction.form->flags & kTranscendental) != 0;
+      }
+    }
+  }
+  if (instruction.encoding == Encoding::kVop1 && (instruction.form->number == 89 || instruction.form->number == 90)) {
+    issued_[instruction.sources[0].index].valu = clock_;
+    issued_[instruction.sources[0].index].transcendental = false;
+  }
+  for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
+    const Range& range = instruction.scalar_writes[i];
+    for (unsigned r = range.first; r < unsigned{range.first} + range.count && r < 128; ++r) scalar_issued_[r] = clock_;
+  }
 }
 
 void Wave::require_scalar(unsigned index) const {
@@ -208,6 +374,7 @@ void Wave::require_scalar(unsigned index) const {
 }
 
 void Wave::check_scalars(const Instruction& instruction) const {
+  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1) return;  // s_mov hands on what is missing
   for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
     const Range& range = instruction.scalar_reads[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
@@ -293,6 +460,18 @@ void Wave::report_undefined(unsigned index, Mask lanes) const {
     look(lds_queue_, lds_head_, lds_count_, "lgkmcnt");
     throw Violation{FaultKind::kMissingWait, name_of_row(index) + " is read before a wait for the load" + where, lowest(flying)};
   }
+  const Origin& origin = origins_[index];
+  if (origin.kind != Origin::Kind::kUnknown && origin.instruction != at_) {
+    const std::string use = "; what comes of it is used at " + hex(kernel_.instructions()[at_].address) + " `" + text_of(kernel_.instructions()[at_]) + "`";
+    blamed_ = origin.instruction;
+    if (origin.kind == Origin::Kind::kOutside) {
+      throw Violation{FaultKind::kOutOfBounds, "read outside the workgroup's LDS" + use, lowest(lanes)};
+    }
+    if (origin.kind == Origin::Kind::kLds) {
+      throw Violation{FaultKind::kUninitializedShared, "read of bytes of the LDS that nothing has written" + use, lowest(lanes)};
+    }
+    throw Violation{FaultKind::kUninitializedRegister, name_of_row(origin.row) + " is read and has no value" + use, lowest(lanes)};
+  }
   throw Violation{FaultKind::kUninitializedRegister, name_of_row(index) + " is read and has no value", lowest(lanes)};
 }
 
@@ -305,7 +484,8 @@ Wave::Outstanding& Wave::issue_vector(Outstanding::Kind kind) {
   operation.in_flight = false;
   operation.instruction = at_;
   operation.registers = {};
-  operation.lanes = 0;
+  operation.lanes = operation.undefined = 0;
+  operation.outside = false;
   operation.lds_bytes = operation.lds_bytes_b = 0;
   return operation;
 }
@@ -318,7 +498,8 @@ Wave::Outstanding& Wave::issue_lds(Outstanding::Kind kind) {
   operation.in_flight = false;
   operation.instruction = at_;
   operation.registers = {};
-  operation.lanes = 0;
+  operation.lanes = operation.undefined = 0;
+  operation.outside = false;
   operation.lds_bytes = operation.lds_bytes_b = 0;
   return operation;
 }
@@ -382,7 +563,8 @@ void Wave::complete(Outstanding& operation) {
       Mask lanes = operation.lanes;
       if (awaited_ != 0) still_awaited(r, lanes);
       pending_[r] &= ~lanes;
-      ready_[r] |= lanes;
+      ready_[r] |= lanes & ~operation.undefined;
+      if ((lanes & operation.undefined) != 0) origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r), operation.outside ? Origin::Kind::kOutside : Origin::Kind::kLds};
     }
   }
   if (operation.in_flight) {
@@ -474,7 +656,7 @@ std::byte* Wave::scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bo
 }
 
 Place Wave::place() const {
-  const Instruction& instruction = kernel_.instructions()[at_];
+  const Instruction& instruction = kernel_.instructions()[blamed_ >= 0 ? static_cast<std::size_t>(blamed_) : at_];
   Place made{kernel_.name(), 0, text_of(instruction), block_.index(), static_cast<int>(index_)};
   made.line = static_cast<int>(instruction.address);
   made.by_address = true;
@@ -483,8 +665,14 @@ Place Wave::place() const {
 
 void Wave::add_to(Counters& counters) const {
   for (std::size_t i = 0; i < counts_.size(); ++i) {
-    if (counts_[i] > 0) counters.warp_instructions[kernel_.instructions()[i].form->name] += counts_[i];
+    if (counts_[i] == 0) continue;
+    const Form& form = *kernel_.instructions()[i].form;
+    counters.warp_instructions[form.name] += counts_[i];
+    if (const MatrixWork work = matrix_work(form); work.flops > 0) counters.matrix_flops[work.kind] += counts_[i] * work.flops;
   }
+  counters.shared_passes += lds_cycles;
+  counters.shared_passes_at_least += lds_cycles - lds_conflict_cycles;
+  counters.out_of_range_lanes += out_of_range_lanes;
   counters.global_bytes_read += global_read_;
   counters.global_bytes_written += global_written_;
 }

@@ -67,6 +67,8 @@ class Wave : public WarpProgram {
   // Marks bytes (a bit each) of a register; all four make it defined.
   void define_bytes(unsigned index, unsigned byte_mask, Mask lanes);
   [[noreturn]] void report_undefined(unsigned index, Mask lanes) const;
+  // The register gets no value in these lanes, because of what `from` lacks (or by the present instruction).
+  void undefine_from(unsigned index, Mask lanes, unsigned from);
   bool is_pending(unsigned index, Mask lanes) const { return (pending_[index] & lanes) != 0; }
   void check_scalars(const Instruction& instruction) const;
   void require_scalar(unsigned index) const;
@@ -79,6 +81,8 @@ class Wave : public WarpProgram {
     std::uint32_t instruction = 0;
     Range registers;
     Mask lanes = 0;
+    Mask undefined = 0;          // lanes that read bytes of the LDS which nothing has written
+    bool outside = false;        // or which are not the workgroup's
     std::uint32_t lds_bytes = 0;         // of a lane's access
     std::uint32_t lds_bytes_b = 0;       // of a second one, if there are two
     Row lds_address;                     // of the lanes
@@ -119,12 +123,30 @@ class Wave : public WarpProgram {
   void stall(std::uint64_t states) { clock_ += states; }
 
   // Counts.
-  std::uint64_t lds_accesses = 0, lds_cycles = 0, lds_conflict_cycles = 0, out_of_range_lanes = 0, matrix_flops = 0;
+  std::uint64_t lds_cycles = 0, lds_conflict_cycles = 0, out_of_range_lanes = 0;
 
  private:
   friend void execute_vector(Wave&, const Instruction&);
+  // Where a value that is missing went missing: a register that nothing wrote, or a read of the LDS.
+  struct Origin {
+    std::uint32_t instruction = 0;
+    std::uint16_t row = 0;
+    enum class Kind : std::uint8_t { kUnknown, kRegister, kLds, kOutside } kind = Kind::kUnknown;
+  };
+  // What wait states are counted from, in the clock of issued instructions.
+  struct Issued {
+    std::uint64_t matrix = 0;          // last matrix instruction that wrote the row
+    std::uint64_t valu = 0;            // last other vector instruction
+    std::uint16_t first = 0;           // of the matrix instruction's result
+    std::uint8_t matrix_use = 0;       // wait states before its result may be used
+    std::uint8_t matrix_accumulate = 0;
+    bool transcendental = false;
+  };
   void step(const Instruction& instruction);
-  void check_reads(const Instruction& instruction);
+  // Lanes of sources without a value, for instructions that hand on what is missing; Violation for the others.
+  Mask check_reads(const Instruction& instruction);
+  void check_wait_states(const Instruction& instruction);
+  void note_issue(const Instruction& instruction);
   void check_writes(const Instruction& instruction);
   void complete(Outstanding& operation);
   bool still_awaited(unsigned index, Mask& lanes) const;
@@ -140,6 +162,12 @@ class Wave : public WarpProgram {
   std::vector<Mask> ready_;                        // lanes with a value that may be read
   std::vector<Mask> pending_;                      // lanes that an operation in flight will write
   std::vector<std::array<Mask, 4>> bytes_;         // of registers that are written in parts
+  std::vector<Origin> origins_;
+  std::vector<Issued> issued_;
+  std::array<std::uint64_t, 128> scalar_issued_{}; // last vector instruction that wrote the scalar register
+  std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0, m0_issued_ = 0;
+  unsigned missing_from_ = 0;                      // a row that check_reads found without a value
+  mutable std::int64_t blamed_ = -1;               // instruction at fault, if it is not the present one
   alignas(16) std::array<std::uint32_t, 128> scalar_{};
   std::array<std::uint8_t, 128> scalar_state_{};   // 0 no value, 1 ready, 2 in flight
   bool scc_ = false, scc_known_ = false;

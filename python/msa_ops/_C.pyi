@@ -104,6 +104,7 @@ class EmulatorCounters:
     waits: int
     instructions_of_warp: dict[int, int]
     launches: int
+    out_of_range_lanes: int
 
 def code_objects() -> list[tuple[str, str]]: ...
 def find_code_object(name: str) -> int: ...

@@ -33,7 +33,7 @@ class Report:
         counts; an instruction that a warp executes once for each side of a branch counts twice.
     global_bytes_read, global_bytes_written: bytes that the lanes asked for; atomics count in both.
     matrix_flops: operations of matrix instructions, two a product that is added, by kind: f64, tf32, f16 (and BF16),
-        f8f6f4, i8, i4, b1, mxf8f6f4, mxf4, mxf4nvf4.
+        f8f6f4, i8, i4, b1, mxf8f6f4, mxf4, mxf4nvf4; on gfx950 f16 (and BF16), f32, f64, f8f6f4, i8.
     tensors: bytes by tensor, of loads, stores, atomics, and copies by the bulk and tensor engines. Tensors that share
         memory share their counts.
     global_requests, global_sectors: loads and stores of global memory that warps issued, and the 32-byte sectors that
@@ -43,6 +43,8 @@ class Report:
     waits: times that a warp waited at a barrier or an mbarrier.
     instructions_of_warp: instructions by the warp's number in its block, which is its role in kernels that have roles.
     launches: kernels launched.
+    out_of_range_lanes: of gfx950: lanes whose access a buffer resource did not hold, so that they read 0 or wrote
+        nothing.
     """
 
     warp_instructions: dict[str, int]
@@ -57,6 +59,7 @@ class Report:
     waits: int
     instructions_of_warp: dict[int, int]
     launches: int
+    out_of_range_lanes: int = 0
 
     @property
     def total_warp_instructions(self) -> int:
@@ -264,4 +267,5 @@ def report_of(counters: _C.EmulatorCounters) -> Report:
         counters.waits,
         counters.instructions_of_warp,
         counters.launches,
+        counters.out_of_range_lanes,
     )
