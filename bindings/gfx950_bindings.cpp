@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -36,6 +37,27 @@ emulator::Counters emulate_code_object(const py::bytes& code_object, const std::
   gfx950::execute(kernel, {grid, block, lds}, {arguments.begin(), arguments.end()}, std::move(memory), {max_instructions, seed},
                   counters);
   return counters;
+}
+
+std::vector<emulator::Counters> emulate_code_object_on_devices(
+    const py::bytes& code_object, const std::string& kernel_name, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
+    std::size_t lds, const std::vector<py::bytes>& kernargs, const std::vector<std::vector<AllocationTuple>>& allocations,
+    std::uint64_t max_instructions, std::optional<std::uint64_t> seed) {
+  const std::string code = code_object;
+  const std::vector<std::string> arguments(kernargs.begin(), kernargs.end());
+  const py::gil_scoped_release release;
+  std::vector<std::unique_ptr<gfx950::Kernel>> kernels;
+  std::vector<gfx950::DeviceLaunch> devices;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    kernels.push_back(std::make_unique<gfx950::Kernel>(bytes_of(code), code.size(), kernel_name));
+    std::vector<emulator::Allocation> memory;
+    for (const auto& [address, bytes, writable, name] : allocations.at(i)) memory.push_back({address, bytes, writable, name});
+    devices.push_back({kernels.back().get(), {arguments[i].begin(), arguments[i].end()}, std::move(memory)});
+  }
+  gfx950::execute_on_devices(devices, {grid, block, lds}, {max_instructions, seed});
+  std::vector<emulator::Counters> made;
+  for (const auto& device : devices) made.push_back(device.counters);
+  return made;
 }
 
 // Kernels of a code object: name, explicit arguments as (offset, bytes, kind), LDS, scratch, VGPRs.
@@ -83,6 +105,9 @@ void add_gfx950(py::module_& m) {
   m.def("emulate_code_object", &emulate_code_object, py::arg("code_object"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
         py::arg("lds"), py::arg("kernarg"), py::arg("allocations"), py::arg("max_instructions"), py::arg("seed"),
         "Executes one launch of a kernel of a gfx950 code object on this machine's memory.");
+  m.def("emulate_code_object_on_devices", &emulate_code_object_on_devices, py::arg("code_object"), py::arg("kernel"), py::arg("grid"),
+        py::arg("block"), py::arg("lds"), py::arg("kernargs"), py::arg("allocations"), py::arg("max_instructions"), py::arg("seed"),
+        "Executes one launch of a kernel on each of several devices at the same time.");
   m.def("code_object_kernels", &code_object_kernels, py::arg("code_object"), "What a launch of each kernel needs.");
   m.def("disassemble_gfx950", &disassemble, py::arg("code_object"), py::arg("kernel"), "The instructions of a kernel.");
   m.def("disassemble_gfx950_instruction", &disassemble_one, py::arg("code"), "Bytes and text of the first instruction.");

@@ -33,10 +33,8 @@ bool hidden_value(const std::string& kind, const LaunchShape& shape, std::uint64
   return false;
 }
 
-}  // namespace
-
-void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
-             const RunOptions& options, Counters& counters) {
+// Completes the arguments and gives them to the kernel; they are memory that it may read.
+void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>& kernarg, std::vector<Allocation>& memory) {
   const KernelImage& image = kernel.image();
   std::size_t explicit_bytes = 0;
   for (const KernelArgument& argument : image.arguments) {
@@ -58,8 +56,27 @@ void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
   const auto address = reinterpret_cast<std::uint64_t>(kernarg.data());
   kernel.set_kernarg(address, kernarg.size());
   memory.push_back({address, kernarg.size(), false, "kernel arguments"});
+}
+
+}  // namespace
+
+void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
+             const RunOptions& options, Counters& counters) {
+  prepare(kernel, shape, kernarg, memory);
   const GlobalMemory global(std::move(memory));
   run_grid(kernel, shape, kChip, global, options, counters);
+}
+
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const RunOptions& options) {
+  std::vector<GlobalMemory> memories;
+  std::vector<GridLaunch> launches;
+  memories.reserve(devices.size());
+  for (DeviceLaunch& device : devices) {
+    prepare(*device.kernel, shape, device.kernarg, device.memory);
+    memories.emplace_back(device.memory);
+    launches.push_back({device.kernel, &shape, &kChip, &memories.back(), &device.counters});
+  }
+  run_grids(launches, options);
 }
 
 }  // namespace msa_ops::emulator::gfx950

@@ -18,4 +18,14 @@ extern const Chip kChip;
 void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
              const RunOptions& options, Counters& counters);
 
+// The same kernel on each of several devices at the same time; they may wait for each other. Memory of one that others
+// may use is in the list of each of them.
+struct DeviceLaunch {
+  Kernel* kernel;  // one each
+  std::vector<std::uint8_t> kernarg;
+  std::vector<Allocation> memory;
+  Counters counters{};
+};
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const RunOptions& options);
+
 }  // namespace msa_ops::emulator::gfx950

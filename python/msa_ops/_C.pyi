@@ -184,6 +184,17 @@ def emulate_code_object(
     max_instructions: int,
     seed: int | None,
 ) -> EmulatorCounters: ...
+def emulate_code_object_on_devices(
+    code_object: bytes,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    lds: int,
+    kernargs: list[bytes],
+    allocations: list[list[tuple[int, int, bool, str]]],
+    max_instructions: int,
+    seed: int | None,
+) -> list[EmulatorCounters]: ...
 def code_object_kernels(code_object: bytes) -> list[dict[str, Any]]: ...
 def disassemble_gfx950(code_object: bytes, kernel: str) -> list[tuple[int, int, str]]: ...
 def disassemble_gfx950_instruction(code: bytes) -> str: ...

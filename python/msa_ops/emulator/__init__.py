@@ -6,7 +6,7 @@ What is executed and what is checked: docs/emulator.md.
 
 from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx950, UnsupportedPtx
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
-from msa_ops.emulator.gfx950 import run_gfx950
+from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
 from msa_ops.emulator.run import Report, TensorBytes, opcodes, run_compiled, run_ptx, run_ptx_on_devices
 from msa_ops.emulator.tensor_map import tensor_map
 
@@ -25,6 +25,7 @@ __all__ = [
     "opcodes",
     "run_compiled",
     "run_gfx950",
+    "run_gfx950_on_devices",
     "run_ptx",
     "run_ptx_on_devices",
     "tensor_map",

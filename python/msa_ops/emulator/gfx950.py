@@ -50,6 +50,38 @@ def run_gfx950(
     )
 
 
+def run_gfx950_on_devices(
+    code_object: bytes,
+    kernel: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Sequence[Any] | bytes],
+    lds: int = 0,
+    tensors: Mapping[str, Any] | None = None,
+    max_instructions: int = MAX_INSTRUCTIONS,
+    seed: int | None = None,
+) -> list[Report]:
+    """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
+
+    arguments: those of each device. Every device may use the tensors of all (peer access) and `tensors`. The rest is as
+    in `run_gfx950`; returns the reports of the devices.
+    """
+    named = dict(tensors or {})
+    kernargs = []
+    for rank, values in enumerate(arguments):
+        if isinstance(values, bytes):
+            kernargs.append(values)
+            continue
+        named |= {f"argument {i} of device {rank}": value for i, value in enumerate(values) if is_memory(value)}
+        kernargs.append(pack_kernarg(code_object, kernel, values))
+    allocations = [allocation(name, value) for name, value in named.items()]
+    shape = _three("grid", grid), _three("block", block)
+    counters = _C.emulate_code_object_on_devices(
+        code_object, kernel, *shape, lds, kernargs, [allocations] * len(kernargs), max_instructions, seed
+    )
+    return [report_of(count) for count in counters]
+
+
 def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:
     """The bytes of a kernel's explicit arguments. Raises ValueError if their number or a size does not fit."""
     kernels = {found["name"]: found for found in _C.code_object_kernels(code_object)}

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (assembler text)
 """A small assembler for gfx950, so that tests can say what they run: the syntax of LLVM, the instructions of the tests.
 
 Its tables are its own: the decoder under test shares nothing with it.

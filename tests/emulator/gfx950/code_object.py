@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (assembler text)
 """Code objects made by hand: a kernel of assembler text in the ELF file that a compiler would have made."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (assembler text)
 """Planted mistakes are found with kind and place; beside each stands a correct twin that runs."""
 
 from __future__ import annotations

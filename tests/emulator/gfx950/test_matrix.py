@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (assembler text)
 """Matrix instructions against NumPy: every shape and format, with operands that make the sums exact."""
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def test_mixed_formats_with_scales(m: int, k: int, format_a: int, format_b: int)
 def test_scale_that_is_nan() -> None:
     """255 is NaN: of one row of A it makes that row of the result NaN."""
     codes, _ = codes_and_values(4, (16, 128))
-    row, column = rows_of_result(16, 4)
+    row, _ = rows_of_result(16, 4)
     scale = np.full((16, 4), 127)
     scale[5, 2] = 255
     scales = np.stack([scale.T.reshape(-1), np.full(64, 127)]).astype(np.uint32)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (assembler text)
 """Vector instructions against NumPy and ml_dtypes, on special and random operands."""
 
 from __future__ import annotations
