@@ -354,9 +354,9 @@ void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (state.group() < committed - kept) return warp.wait_for_tensor_memory();
   }
   for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
-    if (other == warp.index() || warp.block().done(other)) continue;
+    if (other == warp.index()) continue;
     const WgmmaState& state = static_cast<const PtxWarp&>(warp.block().warp(other)).wgmma();
-    warp.ordering().acquire(state.released_at(committed - kept));
+    if (state.group() >= committed - kept) warp.ordering().acquire(state.released_at(committed - kept));
   }
   warp.in_flight().land(RegistersInFlight::Use::kSum, committed - kept);
   warp.in_flight().land(RegistersInFlight::Use::kOperand, committed - kept);

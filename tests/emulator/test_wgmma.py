@@ -286,6 +286,13 @@ RULES = {
         "FENCE S COMMIT bar.sync 0; setp.eq.u32 %p2, %r0, 0;\n@%p2 st.shared.b32 [buffer+64], %r0; // here\nWAIT0",
         "FENCE S COMMIT WAIT0 bar.sync 0; setp.eq.u32 %p2, %r0, 0;\n@%p2 st.shared.b32 [buffer+64], %r0;",
     ),
+    # The second product, which all four warps must have issued, tells each of them that the first one is done.
+    "memory_of_another_warps_product": (
+        "race",
+        "FENCE S COMMIT WAIT0\nsetp.eq.u32 %p2, %r0, 40;\n@%p2 st.shared.b32 [buffer], %r0; // here\n",
+        "FENCE S COMMIT WAIT0\nadd.s64 %rd23, %rd23, 64; add.s64 %rd24, %rd24, 64; FENCE K COMMIT WAIT0\n"
+        "setp.eq.u32 %p2, %r0, 40; @%p2 st.shared.b32 [buffer], %r0;\n",
+    ),
     "proxy_fence": (
         "missing proxy fence",
         "setp.eq.u32 %p2, %r0, 0; @%p2 st.shared.b32 [buffer+64], 0; bar.sync 0; FENCE\nS // here\nCOMMIT WAIT0",
