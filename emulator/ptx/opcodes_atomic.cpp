@@ -26,6 +26,27 @@ T exchange(T, T b) { return b; }
 float add_shared(float a, float b) { return canonical(a + b); }
 float add_global(float a, float b) { return canonical(flush(flush(a) + flush(b))); }  // PTX: flushes subnormals
 
+double add_double(double a, double b) {
+  const double sum = a + b;
+  if (!std::isnan(sum)) return sum;
+  if (!std::isnan(a) && !std::isnan(b)) return bit_cast<double>(kNan64);
+  return bit_cast<double>(bit_cast<std::uint64_t>(std::isnan(b) ? b : a) | kQuiet64);
+}
+// Up to a bound and back to zero; down to zero and back to the bound.
+std::uint32_t increment(std::uint32_t a, std::uint32_t bound) { return a >= bound ? 0 : a + 1; }
+std::uint32_t decrement(std::uint32_t a, std::uint32_t bound) { return a == 0 || a > bound ? bound : a - 1; }
+std::uint16_t add_half(std::uint16_t a, std::uint16_t b) {
+  return half_from<>(add_to_odd(float_from_half(a), float_from_half(b)));
+}
+std::uint16_t add_brain(std::uint16_t a, std::uint16_t b) {
+  return bfloat_from<>(add_to_odd(float_from_bfloat(a), float_from_bfloat(b)));
+}
+template <std::uint16_t (*function)(std::uint16_t, std::uint16_t)>
+std::uint32_t both_halves(std::uint32_t a, std::uint32_t b) {
+  return std::uint32_t{function(static_cast<std::uint16_t>(a >> 16), static_cast<std::uint16_t>(b >> 16))} << 16 |
+         function(static_cast<std::uint16_t>(a), static_cast<std::uint16_t>(b));
+}
+
 // Shared memory holds no value where it held none before, or where a register without a value went into it.
 void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, std::uint64_t address, std::size_t bytes,
                     unsigned lane) {
@@ -141,6 +162,14 @@ struct Adder {
     both<std::uint32_t, add<std::uint32_t>>("add.s32");
     both<std::uint64_t, add<std::uint64_t>>("add.u64");
     both<float, memory == MemorySpace::kGlobal ? add_global : add_shared>("add.f32");
+    both<double, add_double>("add.f64");
+    both<std::uint16_t, add_half>("add.noftz.f16");
+    both<std::uint32_t, both_halves<add_half>>("add.noftz.f16x2");
+    both<std::uint16_t, add_brain>("add.noftz.bf16");
+    both<std::uint32_t, both_halves<add_brain>>("add.noftz.bf16x2");
+    both<std::uint32_t, increment>("inc.u32");
+    both<std::uint32_t, decrement>("dec.u32");
+    one("atom", "cas.b16", "=v A v v 8?", cas<std::uint16_t, memory>, sizeof(std::uint16_t));
     order<std::uint32_t>("u32");
     order<std::int32_t>("s32");
     order<std::uint64_t>("u64");
