@@ -216,11 +216,38 @@ void multiply_wide(unsigned n, const float* a, const float* b, float* c, unsigne
 
 // Whether products of such numbers may leave the range in which fp32 has them exactly.
 bool is_extreme(const float* values, unsigned count) {
+  std::uint32_t found = 0;
   for (unsigned i = 0; i < count; ++i) {
-    const std::uint32_t exponent = as_bits(values[i]) >> 23 & 255;
-    if (exponent - 72 > 110 && (as_bits(values[i]) & 0x7fffffff) != 0) return true;  // outside 2^-55 .. 2^55
+    const std::uint32_t bits = as_bits(values[i]) & 0x7fffffff;
+    // Outside 2^-55 .. 2^55, and not zero.
+    found |= static_cast<std::uint32_t>((bits >> 23) - 72 > 110) & static_cast<std::uint32_t>(bits != 0);
   }
-  return false;
+  return found != 0;
+}
+
+// The accumulator of a form of one block: rows of the result are runs of m lanes.
+unsigned row_of_run(unsigned m, unsigned reg, unsigned run) { return m == 16 ? 4 * run + reg : 8 * (reg / 4) + 4 * run + reg % 4; }
+void gather_rows(const Wave& wave, const Operand& addend, unsigned m, unsigned regs, float* c) {
+  const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
+  for (unsigned reg = 0; reg < regs; ++reg) {
+    for (unsigned run = 0; run < kLanes / m; ++run) {
+      float* const to = c + row_of_run(m, reg, run) * m;
+      if (addend.kind == Operand::Kind::kVector) std::memcpy(to, wave.row(addend.index + reg) + run * m, m * sizeof(float));
+      else std::fill(to, to + m, constant);
+    }
+  }
+}
+void scatter_rows(Wave& wave, unsigned first, unsigned m, unsigned regs, const float* c, const bool* nan_row, const bool* nan_column) {
+  for (unsigned reg = 0; reg < regs; ++reg) {
+    std::uint32_t* const to = wave.row(first + reg);
+    for (unsigned run = 0; run < kLanes / m; ++run) {
+      const unsigned line = row_of_run(m, reg, run);
+      for (unsigned j = 0; j < m; ++j) {
+        const std::uint32_t bits = as_bits(c[line * m + j]);
+        to[run * m + j] = is_nan(bits) || nan_row[line] || nan_column[j] ? kNan32 : bits;
+      }
+    }
+  }
 }
 
 struct Undefined {
@@ -334,8 +361,10 @@ void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
     }
     const unsigned regs = shape.d_dwords / (m == 4 ? 1 : shape.blocks), first_reg = m == 4 ? 0 : block * regs;
     const Operand& addend = i.sources[2];
+    const bool one_block = shape.blocks == 1;
+    if (one_block) gather_rows(wave, addend, m, regs, c);
     const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
-    for (unsigned reg = first_reg; reg < first_reg + regs; ++reg) {
+    for (unsigned reg = first_reg; !one_block && reg < first_reg + regs; ++reg) {
       const std::uint32_t* const row = addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg) : nullptr;
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         unsigned of = 0;
@@ -352,7 +381,8 @@ void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
     else if (m == 16) multiply16(a, b, c, shape.k);
     else if (m == 32) multiply32(a, b, c, shape.k);
     else multiply4(a, b, c, shape.k);
-    for (unsigned reg = first_reg; reg < first_reg + regs; ++reg) {
+    if (one_block) scatter_rows(wave, i.destination.index, m, regs, c, nan_row, nan_column);
+    for (unsigned reg = first_reg; !one_block && reg < first_reg + regs; ++reg) {
       std::uint32_t* const row = wave.row(i.destination.index + reg);
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         unsigned of = 0;

@@ -68,7 +68,7 @@ void Wave::start() {
   std::fill(origins_.begin(), origins_.end(), Origin{});
   std::fill(issued_.begin(), issued_.end(), Issued{});
   scalar_issued_.fill(0);
-  matrix_free_ = matrix_horizon_ = m0_issued_ = 0;
+  matrix_free_ = matrix_horizon_ = 0;
   blamed_ = -1;
   std::fill(scratch_written_.begin(), scratch_written_.end(), std::uint8_t{0});
   scalar_.fill(0);
@@ -195,7 +195,6 @@ void Wave::step(const Instruction& instruction) {
     }
   }
   if (instruction.encoding >= Encoding::kVop1 && instruction.encoding <= Encoding::kMfma) note_issue(instruction);
-  else if (instruction.num_scalar_writes > 0 && instruction.scalar_writes[0].first == kM0) m0_issued_ = clock_;
 }
 
 Mask Wave::check_reads(const Instruction& instruction) {
@@ -319,7 +318,6 @@ void Wave::check_wait_states(const Instruction& instruction) {
       if (since(issued) < needs) too_early(name_of_scalar(r) + " is read after a vector instruction wrote it,", since(issued), needs);
     }
   }
-  if (instruction.to_lds && m0_issued_ != 0 && since(m0_issued_) < 1) too_early("m0 is used after it was written,", since(m0_issued_), 1);
 }
 
 void Wave::note_issue(const Instruction& instruction) {

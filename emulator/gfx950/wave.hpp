@@ -165,7 +165,7 @@ class Wave : public WarpProgram {
   std::vector<Origin> origins_;
   std::vector<Issued> issued_;
   std::array<std::uint64_t, 128> scalar_issued_{}; // last vector instruction that wrote the scalar register
-  std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0, m0_issued_ = 0;
+  std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0;
   unsigned missing_from_ = 0;                      // a row that check_reads found without a value
   mutable std::int64_t blamed_ = -1;               // instruction at fault, if it is not the present one
   alignas(16) std::array<std::uint32_t, 128> scalar_{};
