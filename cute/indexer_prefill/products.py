@@ -12,39 +12,37 @@ HALF_BYTES = 16384
 the row's number modulo 8 (the hardware's swizzle of 128 bytes)."""
 
 
-def descriptors(address: Int32) -> list:
-    """Of a block's keys at a shared address that is a multiple of 1,024, for each step; all at once, so that products
-    need not wait for a register that the one before still reads.
-
-    Rows of 128 bytes, swizzled, eight rows 1,024 apart.
-    """
+def descriptor(address: Int32) -> Int64:
+    """Of keys at a shared address that is a multiple of 1,024: rows of 128 bytes, swizzled, eight rows 1,024 apart."""
     fields = 1 << 62 | 64 << 32 | 1 << 16
-    first = Int64(address >> 4) | Int64(fields)
-    return [first + Int64((step // 4 * HALF_BYTES + step % 4 * 32) >> 4) for step in range(STEPS)]
+    return Int64(address >> 4) | Int64(fields)
 
 
 @dsl_user_op
-def multiply(kind: str, rows, keys, *, loc=None, ip=None):
+def multiply(kind: str, rows, keys: Int64, *, loc=None, ip=None):
     """64 fp32 sums a thread of 64 rows x 128 keys; all four warps of a warpgroup together. Waits for them.
 
-    rows: 32 registers, four a step as the instruction wants A. keys: descriptors. Thread 4 g + t of warp w holds,
+    rows: 32 registers, four a step as the instruction wants A. keys: their descriptor. Thread 4 g + t of warp w holds,
     at 4 j + i, row 16 w + g (i = 0, 1) or 16 w + g + 8 (i = 2, 3) and key 8 j + 2 t + i % 2.
     """
     sums = ", ".join(f"${i}" for i in range(64))
-    lines = ["{ .reg .pred more; setp.ne.b32 more, 0, 0; wgmma.fence.sync.aligned;"]
+    lines = ["{ .reg .b64 keys; .reg .pred more; setp.ne.b32 more, 0, 0; wgmma.fence.sync.aligned;"]
     for step in range(STEPS):
+        offset = (step // 4 * HALF_BYTES + step % 4 * 32) >> 4
         left = ", ".join(f"${64 + 4 * step + i}" for i in range(4))
-        operands = f"{{{sums}}}, {{{left}}}, ${96 + step}, more, 1, 1, 0"
-        lines.append(f"wgmma.mma_async.sync.aligned.m64n128k16.f32.{kind}.{kind} {operands};")
+        lines.append(f"add.s64 keys, $96, {offset};")
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n128k16.f32.{kind}.{kind} {{{sums}}}, {{{left}}}, keys, more, 1, 1, 0;"
+        )
         if step == 0:
             lines.append("setp.eq.b32 more, 0, 0;")
     lines.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }")
     # "&": no sum may share a register with rows that a later step needs.
     found = llvm.inline_asm(
         llvm.StructType.get_literal([T.f32()] * 64),
-        [value.ir_value(loc=loc, ip=ip) for value in (*rows, *keys)],
+        [value.ir_value(loc=loc, ip=ip) for value in (*rows, keys)],
         " ".join(lines),
-        ",".join(["=&f"] * 64 + ["r"] * 32 + ["l"] * STEPS + ["~{memory}"]),
+        ",".join(["=&f"] * 64 + ["r"] * 32 + ["l", "~{memory}"]),
         has_side_effects=True,
         is_align_stack=False,
         asm_dialect=llvm.AsmDialect.AD_ATT,

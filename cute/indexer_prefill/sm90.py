@@ -35,14 +35,13 @@ from msa_ops.cute.indexer_prefill.sm90_configs import (
     Config,
 )
 
-AHEAD = {"nvfp4": 6, "fp8": 6, "bf16": 0}
-"""So many blocks before a page is read, it is brought to the L2 cache; bf16 keys are copied far enough ahead."""
+AHEAD = 6
+"""Blocks before a page is read, it is brought to the L2 cache."""
 
 
 class IndexerPrefillSm90:
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.ahead = AHEAD[config.index_format]
 
     @cute.jit
     def __call__(
@@ -61,8 +60,6 @@ class IndexerPrefillSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
-        heads_magic: Int64,
-        tile_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
@@ -94,8 +91,6 @@ class IndexerPrefillSm90:
             table_stride,
             out_token_stride,
             out_head_stride,
-            heads_magic,
-            tile_magic,
             num_pages,
             num_tokens,
             batch,
@@ -136,8 +131,6 @@ class IndexerPrefillSm90:
         table_stride: Int64,
         out_token_stride: Int64,
         out_head_stride: Int64,
-        heads_magic: Int64,
-        tile_magic: Int64,
         num_pages: Int32,
         num_tokens: Int32,
         batch: Int32,
@@ -176,8 +169,6 @@ class IndexerPrefillSm90:
             table_stride=table_stride,
             out_token_stride=out_token_stride,
             out_head_stride=out_head_stride,
-            heads_magic=heads_magic,
-            tile_magic=tile_magic,
             num_pages=num_pages,
             num_tokens=num_tokens,
             batch=batch,
@@ -209,31 +200,29 @@ class IndexerPrefillSm90:
                 bulk_copy.barrier_init(a.full + 8 * i, 4)
                 bulk_copy.barrier_init(a.empty + 8 * i, 4 if c.alternate else c.multiplying_warps)
             bulk_copy.barrier_init_fence()
-        own = work.load_window(a, Int32(0))
-        total = work.all_pieces(a, own[3])
-        cute.arch.griddepcontrol_launch_dependents()
+        total = work.all_pieces(a)
         a.begin = work.run_begin(block, total, num_blocks)
         a.end = work.run_begin(block + 1, total, num_blocks)
         cute.arch.sync_threads()
         if warp < c.multiplying_warps:
             asm(f"setmaxnreg.inc.sync.aligned.u32 {c.registers[0]};", [])
             if a.begin < a.end:
-                self.multiply_run(a, own)
+                self.multiply_run(a)
         else:
             asm(f"setmaxnreg.dec.sync.aligned.u32 {c.registers[1]};", [])
             if a.begin < a.end:
-                self.load_run(a, own)
+                self.load_run(a)
 
     # The warpgroup that makes keys ready.
 
     @cute.jit
-    def load_run(self, a, own_request):
+    def load_run(self, a):
         c = self.config
         loader, warp = a.group - c.groups, a.warp % 4
         p = keys.place(warp, a.lane, c.index_format)
         slot, parity, turn = Int32(0), Int32(1), Int32(0)  # the first turn of each stage finds it empty
         behind = Int32(-1)  # the stage whose copies are under way
-        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin, own_request)
+        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
         piece = a.begin
         while piece < a.end:
             pages = work.tile_pages(a, tokens, position, tile)
@@ -243,10 +232,9 @@ class IndexerPrefillSm90:
             # Each lane knows one of the next 32 pages, and one of the 32 behind those.
             ids = self.look_up(a, row, first + a.lane, stop)
             next_ids = self.look_up(a, row, first + 32 + a.lane, stop)
-            if cutlass.const_expr(self.ahead > 0):
-                if turn == loader:
-                    for i in cutlass.range_constexpr(self.ahead):
-                        self.prefetch(a, cute.arch.shuffle_sync(ids, i), warp)
+            if turn == loader:
+                for ahead in cutlass.range_constexpr(AHEAD):
+                    self.prefetch(a, cute.arch.shuffle_sync(ids, ahead), warp)
             for b in cutlass.range(first, stop, unroll=1):
                 at = (b - first) % 32
                 if at == 0 and b > first:
@@ -254,10 +242,11 @@ class IndexerPrefillSm90:
                     next_ids = self.look_up(a, row, b + 32 + a.lane, stop)
                 page = cute.arch.shuffle_sync(ids, at)
                 if turn == loader:
-                    if cutlass.const_expr(self.ahead > 0):
-                        later = (at + self.ahead) % 32
-                        near, far = cute.arch.shuffle_sync(ids, later), cute.arch.shuffle_sync(next_ids, later)
-                        self.prefetch(a, near if at + self.ahead < 32 else far, warp)
+                    near, far = (
+                        cute.arch.shuffle_sync(ids, (at + AHEAD) % 32),
+                        cute.arch.shuffle_sync(next_ids, (at + AHEAD) % 32),
+                    )
+                    self.prefetch(a, near if at + AHEAD < 32 else far, warp)
                     behind = self.load_page(a, p, page, slot, parity, behind, warp)
                 turn = Int32(0) if turn == c.loaders - 1 else turn + 1
                 slot = slot + 1
@@ -283,7 +272,9 @@ class IndexerPrefillSm90:
 
     @cute.jit
     def prefetch(self, a, page: Int32, warp: Int32):
+        """Brings a page to the L2 cache; bf16 keys are copied far enough ahead without it."""
         lines = PAGE * (ROW_BYTES[self.config.index_format] + (8 if self.config.index_format == "nvfp4" else 0)) // 128
+        lines = 0 if self.config.index_format == "bf16" else lines
         if page >= 0 and page < a.num_pages:
             source = a.index_cache + Int64(page) * a.page_stride
             for i in cutlass.range_constexpr((lines + 127) // 128):
@@ -333,7 +324,7 @@ class IndexerPrefillSm90:
     # Warpgroups that multiply.
 
     @cute.jit
-    def multiply_run(self, a, own_request):
+    def multiply_run(self, a):
         c = self.config
         rows = cute.make_rmem_tensor(cute.make_layout((32 * c.tiles,)), Uint32)
         last = cute.make_rmem_tensor(cute.make_layout((2 * c.tiles,)), Int32)
@@ -342,7 +333,7 @@ class IndexerPrefillSm90:
             if a.k_scale != Int64(0):
                 scale = scale * streaming.load_f32(a.k_scale)
         slot, parity, turn, chunk = Int32(0), Int32(0), Int32(0), Int32(0)
-        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin, own_request)
+        request, begin, tokens, position, tile, first = work.first_segment(a, a.begin)
         piece = a.begin
         while piece < a.end:
             pages = work.tile_pages(a, tokens, position, tile)
@@ -355,7 +346,7 @@ class IndexerPrefillSm90:
             self.load_rows(a, begin + tile_begin, position + tile_begin, there, rows, last)
             # The row that this lane chooses for.
             mine = self.row_of_lane(a)
-            token = work.divide(mine, a.heads_magic)
+            token = mine // a.num_heads
             head = mine - token * a.num_heads
             count = Int32(0)
             output = Int64(0)
@@ -365,7 +356,10 @@ class IndexerPrefillSm90:
                 output = a.out + output * 4
             low, high, rest = choosing.limits(count, a.topk, a.init_blocks, a.local_blocks)
             seen_by_all = position + tile_begin
-            column = Int32(0)
+            # The groups come to choose at different times, so that one of them multiplies.
+            column, width = Int32(0), Int32(CHUNK)
+            if cutlass.const_expr(not c.alternate):
+                width = CHUNK - a.group * (CHUNK // c.groups)
             for b in cutlass.range(first, stop, unroll=1):
                 table = a.tables + (self.keeper(a, chunk) * 4 + a.warp % 4) * c.table_bytes
                 if cutlass.const_expr(c.alternate):
@@ -379,7 +373,7 @@ class IndexerPrefillSm90:
                     slot = Int32(0)
                     parity = parity ^ 1
                 column = column + 1
-                if column == CHUNK or b + 1 == stop:
+                if column == width or b + 1 == stop:
                     # In turns of blocks, a warp's partner has the other scores of its rows.
                     if cutlass.const_expr(c.alternate):
                         cute.arch.barrier(barrier_id=1 + a.warp % 4, number_of_threads=64)
@@ -399,7 +393,7 @@ class IndexerPrefillSm90:
                         else:
                             self.store_scores(a, table, b + 1 - column, column, output, scale)
                     cute.arch.sync_warp()
-                    column = Int32(0)
+                    column, width = Int32(0), Int32(CHUNK)
                     if cutlass.const_expr(c.alternate):
                         chunk = chunk ^ 1
             piece = piece + (stop - first)
@@ -422,7 +416,7 @@ class IndexerPrefillSm90:
         words = [cute.make_rmem_tensor(cute.make_layout((16,)), Uint32) for _ in range(2 * c.tiles)]
         for i in cutlass.range_constexpr(2 * c.tiles):
             row = a.first_row + 64 * (i // 2) + a.lane // 4 + 8 * (i % 2)
-            token = work.divide(row, a.heads_magic)
+            token = row // a.num_heads
             head = row - token * a.num_heads
             address = Int64(0)
             last[i] = Int32(-1)
@@ -460,11 +454,11 @@ class IndexerPrefillSm90:
         bulk_copy.barrier_wait(a.full + 8 * slot, parity)
         exists = memory.load_shared_32(a.exists + 4 * slot) != Uint32(0)
         first_row = a.first_row - a.warp % 4 * 16
-        operand = products.descriptors(a.stages + slot * STAGE_BYTES)
+        descriptor = products.descriptor(a.stages + slot * STAGE_BYTES)
         for u in cutlass.range_constexpr(c.tiles):
             best = Float32(-Float32.inf)
             if exists and there > first_row + 64 * u:
-                sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], operand)
+                sums = products.multiply(c.kind, [rows[32 * u + i] for i in range(32)], descriptor)
                 best = self.best(a, sums, last, u, block, seen_by_all)
             if cutlass.const_expr(u == c.tiles - 1):
                 self.release(a, slot)
@@ -562,7 +556,7 @@ def trace(config: Config):
         *[pointer(4)] * 4,
         pointer(16),
         pointer(4),
-        *[Int64(0)] * 8,
+        *[Int64(0)] * 6,
         *[Int32(0)] * 13,
         Float32(1.0),
         make_fake_stream(),

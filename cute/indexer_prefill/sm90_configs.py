@@ -121,8 +121,6 @@ ARGUMENTS = (
     "table_stride",
     "out_token_stride",
     "out_head_stride",
-    "heads_magic",
-    "tile_magic",
     "num_pages",
     "num_tokens",
     "batch",

@@ -38,8 +38,6 @@ class IndexerPrefillMergeSm90:
         workspace: cute.Pointer,
         out_token_stride: Int64,
         out_head_stride: Int64,
-        heads_magic: Int64,
-        tile_magic: Int64,
         num_tokens: Int32,
         batch: Int32,
         q_len: Int32,
@@ -60,8 +58,6 @@ class IndexerPrefillMergeSm90:
             workspace,
             out_token_stride,
             out_head_stride,
-            heads_magic,
-            tile_magic,
             num_tokens,
             batch,
             q_len,
@@ -78,7 +74,6 @@ class IndexerPrefillMergeSm90:
             block=(self.config.threads, 1, 1),
             max_number_threads=(self.config.threads, 1, 1),
             stream=stream,
-            use_pdl=True,
         )
 
     @cute.kernel
@@ -90,8 +85,6 @@ class IndexerPrefillMergeSm90:
         workspace: cute.Pointer,
         out_token_stride: Int64,
         out_head_stride: Int64,
-        heads_magic: Int64,
-        tile_magic: Int64,
         num_tokens: Int32,
         batch: Int32,
         q_len: Int32,
@@ -115,22 +108,20 @@ class IndexerPrefillMergeSm90:
             q_len=q_len,
             max_blocks=max_blocks,
             tile_tokens=tile_tokens,
-            tile_magic=tile_magic,
             enough=topk,
             lane=thread % 32,
         )
         if row < num_tokens * num_heads:
-            token = work.divide(row, heads_magic)
+            token = row // num_heads
             head = row - token * num_heads
             output = block_ids.toint() + (Int64(token) * out_token_stride + Int64(head) * out_head_stride) * 4
             begin, tokens, position, request_begin, total = self.find(a, token)
             within = token - begin
-            tile = work.tiles_in(a, within)
+            tile = within // tile_tokens
             pages, count = Int32(0), Int32(0)
             if tokens > 0:
                 pages = work.tile_pages(a, tokens, position, tile)
                 count = work.visible_blocks(a, position + within)
-            cute.arch.griddepcontrol_wait()
             low, high, rest = choosing.limits(count, topk, init_blocks, local_blocks)
             if pages == 0:
                 self.write_all(output, count, topk, a.lane)
@@ -169,7 +160,8 @@ class IndexerPrefillMergeSm90:
         begin, tokens, position, request_begin = Int32(0), Int32(0), Int32(0), Int32(0)
         base, window = Int32(0), Int32(0)
         while window < a.batch:
-            my_begin, my_tokens, my_position, pieces = work.load_window(a, window)
+            my_begin, my_tokens, my_position = work.load_request(a, window + a.lane)
+            pieces = work.pieces_of(a, my_tokens, my_position)
             before, sum_of_window = work.prefix(pieces, a.lane)
             inside = cute.arch.vote_ballot_sync(my_begin <= token and token < my_begin + my_tokens)
             if inside != 0:
@@ -188,9 +180,6 @@ class IndexerPrefillMergeSm90:
         number = self.config.lists
         heads = cute.make_rmem_tensor(cute.make_layout((number,)), Uint32)
         ids = cute.make_rmem_tensor(cute.make_layout((number,)), Uint32)
-        # What follows the heads is asked for before it is wanted.
-        next_heads = cute.make_rmem_tensor(cute.make_layout((number,)), Uint32)
-        next_ids = cute.make_rmem_tensor(cute.make_layout((number,)), Uint32)
         addresses = cute.make_rmem_tensor(cute.make_layout((number,)), Int64)
         left = cute.make_rmem_tensor(cute.make_layout((number,)), Int32)
         for i in cutlass.range_constexpr(number):
@@ -198,11 +187,8 @@ class IndexerPrefillMergeSm90:
             side = Int32(1) if block == first else Int32(0)
             addresses[i] = lists + Int64(block * 2 + side) * stride
             heads[i], ids[i], left[i] = Uint32(0), Uint32(choosing.NO_BLOCK), Int32(0)
-            next_heads[i], next_ids[i] = Uint32(0), Uint32(choosing.NO_BLOCK)
             if block <= last:
-                heads[i], ids[i] = load_word(addresses[i]), load_word(addresses[i] + 64)
-                next_heads[i], next_ids[i] = load_word(addresses[i] + 4), load_word(addresses[i] + 68)
-                addresses[i], left[i] = addresses[i] + 8, Int32(MAX_TOPK - 2)
+                heads[i], ids[i], left[i] = load_word(addresses[i]), load_word(addresses[i] + 64), Int32(MAX_TOPK)
         chosen = Int32(choosing.NO_BLOCK)
         for turn in cutlass.range(rest, unroll=1):
             best, best_id = heads[0], ids[0]
@@ -216,11 +202,11 @@ class IndexerPrefillMergeSm90:
                 chosen = Int32(winner)
             for i in cutlass.range_constexpr(number):
                 if heads[i] == most and ids[i] == winner:
-                    heads[i], ids[i] = next_heads[i], next_ids[i]
-                    next_heads[i] = Uint32(0)
+                    addresses[i] = addresses[i] + 4
+                    left[i] = left[i] - 1
+                    heads[i] = Uint32(0)
                     if left[i] > 0:
-                        next_heads[i], next_ids[i] = load_word(addresses[i]), load_word(addresses[i] + 64)
-                    addresses[i], left[i] = addresses[i] + 4, left[i] - 1
+                        heads[i], ids[i] = load_word(addresses[i]), load_word(addresses[i] + 64)
         return chosen
 
 
@@ -230,7 +216,7 @@ def trace(config: Config):
     return IndexerPrefillMergeSm90(config), (
         *[make_ptr(Uint8, 16, gmem, assumed_align=4)] * 3,
         make_ptr(Uint8, 16, gmem, assumed_align=16),
-        *[Int64(0)] * 4,
+        *[Int64(0)] * 2,
         *[Int32(0)] * 11,
         make_fake_stream(),
     )

@@ -46,8 +46,6 @@ FAMILY = Family(
         "workspace",
         "out_token_stride",
         "out_head_stride",
-        "heads_magic",
-        "tile_magic",
         "num_tokens",
         "batch",
         "q_len",

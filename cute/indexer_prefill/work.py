@@ -11,30 +11,6 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 from msa_ops.cute.common import streaming
-from msa_ops.cute.common.asm import asm
-
-
-def divide_by_magic(value: Int32, magic: Int64) -> Int32:
-    """value x m >> (32 + s) of a value >= 0, with m in the lower half of `magic` and s in the upper."""
-    return asm(
-        "{ .reg .b32 factor, shift, high; mov.b64 {factor, shift}, $2;"
-        " mul.hi.u32 high, $1, factor; shr.u32 $0, high, shift; }",
-        [Int32],
-        [value, magic],
-        pure=True,
-    )
-
-
-@cute.jit
-def divide(value: Int32, magic: Int64) -> Int32:
-    """value // d for value >= 0 and the number that `msa_ops.nvidia.indexer.magic_divisor(d)` gives."""
-    return value if magic == 0 else divide_by_magic(value, magic)
-
-
-@cute.jit
-def tiles_in(a, tokens: Int32) -> Int32:
-    """tokens // tile_tokens."""
-    return divide(tokens, a.tile_magic)
 
 
 @cute.jit
@@ -63,7 +39,7 @@ def load_request(a, request: Int32):
 
 @cute.jit
 def num_tiles(a, tokens: Int32) -> Int32:
-    return tiles_in(a, tokens + (a.tile_tokens - 1))
+    return (tokens + (a.tile_tokens - 1)) // a.tile_tokens
 
 
 @cute.jit
@@ -85,7 +61,7 @@ def tile_pages(a, tokens: Int32, position: Int32, tile: Int32) -> Int32:
 def first_tile(a, position: Int32) -> Int32:
     """The first tile of a request that needs pages, if any does."""
     before = a.enough * 128 - position
-    return tiles_in(a, Int32(0) if before < 0 else before)
+    return Int32(0) if before < 0 else before // a.tile_tokens
 
 
 @cute.jit
@@ -94,14 +70,8 @@ def sum_of_floors(count: Int32, step: Int32, start: Int32) -> Int32:
 
     Euclid's algorithm on the lattice points below a line.
     """
-    # The first turn divides by 128; steps that are multiples of it need no other.
-    total = ((count * (count - 1)) >> 1) * (step >> 7) + count * (start >> 7)
-    most = (step & 127) * count + (start & 127)
-    divisor = step & 127
-    step = Int32(128)
-    count = Int32(0) if divisor == 0 else most >> 7
-    divisor = Int32(1) if divisor == 0 else divisor
-    start = most & 127
+    total = Int32(0)
+    divisor = Int32(128)
     while count > 0:
         if step >= divisor:
             total = total + ((count * (count - 1)) >> 1) * (step // divisor)
@@ -134,7 +104,7 @@ def pieces_before(a, tokens: Int32, position: Int32, tile: Int32) -> Int32:
         wide = first
         needed = (a.max_blocks - 1) * 128 + 1 - position
         if needed > 0:
-            wide = tiles_in(a, needed + (a.tile_tokens - 1)) - 1
+            wide = (needed + (a.tile_tokens - 1)) // a.tile_tokens - 1
             wide = first if wide < first else wide
         first = full if first > full or a.max_blocks <= a.enough else first
         wide = full if wide > full or wide < first else wide
@@ -151,19 +121,12 @@ def pieces_of(a, tokens: Int32, position: Int32) -> Int32:
 
 
 @cute.jit
-def load_window(a, window: Int32):
-    """First token, tokens, first position and pieces of the lane's request among 32."""
-    begin, tokens, position = load_request(a, window + a.lane)
-    return begin, tokens, position, pieces_of(a, tokens, position)
-
-
-@cute.jit
-def all_pieces(a, pieces: Int32) -> Int32:
-    """Of the whole batch; a warp together. pieces: of the lane's request among the first 32."""
-    total, window = cute.arch.warp_redux_sync(pieces, "add"), Int32(32)
+def all_pieces(a) -> Int32:
+    """Of the whole batch; a warp together."""
+    total, window = Int32(0), Int32(0)
     while window < a.batch:
-        _, _, _, more = load_window(a, window)
-        total = total + cute.arch.warp_redux_sync(more, "add")
+        _, tokens, position = load_request(a, window + a.lane)
+        total = total + cute.arch.warp_redux_sync(pieces_of(a, tokens, position), "add")
         window = window + 32
     return total
 
@@ -199,15 +162,13 @@ def prefix(value: Int32, lane: Int32):
 
 
 @cute.jit
-def request_of_piece(a, piece: Int32, own):
-    """The request that a piece below the total belongs to, its first piece, and what `load_window` gave for it.
-
-    own: what `load_window` gave for the lane's request among the first 32. A warp together.
-    """
-    begin, tokens, position, pieces = own
+def request_of_piece(a, piece: Int32):
+    """The request that a piece below the total belongs to, and its first piece; a warp together."""
     request, request_begin = Int32(0), Int32(0)
-    base, window, searching = Int32(0), Int32(0), Int32(1)
-    while searching != 0:
+    base, window = Int32(0), Int32(0)
+    while window < a.batch:
+        _, tokens, position = load_request(a, window + a.lane)
+        pieces = pieces_of(a, tokens, position)
         before, sum_of_window = prefix(pieces, a.lane)
         mine = base + before
         inside = cute.arch.vote_ballot_sync(mine <= piece and piece < mine + pieces)
@@ -215,18 +176,9 @@ def request_of_piece(a, piece: Int32, own):
             place = cute.arch.popc(inside - 1)
             request = window + place
             request_begin = cute.arch.shuffle_sync(mine, place)
-            begin = cute.arch.shuffle_sync(begin, place)
-            tokens = cute.arch.shuffle_sync(tokens, place)
-            position = cute.arch.shuffle_sync(position, place)
-            searching = Int32(0)
-        else:
-            base = base + sum_of_window
-            window = window + 32
-            if window < a.batch:
-                begin, tokens, position, pieces = load_window(a, window)
-            else:
-                searching = Int32(0)
-    return request, request_begin, begin, tokens, position
+        window = a.batch if inside != 0 else window + 32
+        base = base + sum_of_window
+    return request, request_begin
 
 
 @cute.jit
@@ -242,9 +194,10 @@ def tile_of_piece(a, tokens: Int32, position: Int32, within: Int32) -> Int32:
 
 
 @cute.jit
-def first_segment(a, piece: Int32, own):
+def first_segment(a, piece: Int32):
     """Of a run that begins with `piece`: the request, its tokens, their place and position, the tile, the block."""
-    request, request_begin, begin, tokens, position = request_of_piece(a, piece, own)
+    request, request_begin = request_of_piece(a, piece)
+    begin, tokens, position = load_request(a, request)
     tile = tile_of_piece(a, tokens, position, piece - request_begin)
     block = piece - request_begin - pieces_before(a, tokens, position, tile)
     return request, begin, tokens, position, tile, block

@@ -12,7 +12,6 @@ from msa_ops.cute.indexer_prefill import sm90_clear_configs as clear  # type: ig
 from msa_ops.cute.indexer_prefill import sm90_configs as kernel
 from msa_ops.cute.indexer_prefill import sm90_merge_configs as merge
 from msa_ops.cute.indexer_prefill import sm90_scores_configs as scores_kernel
-from msa_ops.nvidia.indexer import magic_divisor
 from msa_ops.nvidia.launch import bits, launch, pointer, require_aligned
 from msa_ops.ops import indexer, indexer_scores, ragged
 from msa_ops.registry import platform as platforms
@@ -93,8 +92,6 @@ def choose(a: indexer.Args, outs: tuple[Tensor, ...]) -> None:
         pointer(block_ids),
         pointer(a.workspace),
         *strides,
-        magic_divisor(heads),
-        magic_divisor(config.rows // heads),
         tokens,
         batch,
         tokens // max(batch, 1),
@@ -170,8 +167,6 @@ def start(
         a.index_cache.stride(0),
         a.block_table.stride(0),
         *out_strides,
-        magic_divisor(heads),
-        magic_divisor(config.rows // heads),
         a.index_cache.shape[0],
         tokens,
         batch,
