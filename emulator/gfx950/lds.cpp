@@ -115,6 +115,14 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
   }
 }
 
+bool Lds::holds(std::uint32_t address, const void* data, unsigned bytes) const {
+  if (address > data_.size() || bytes > data_.size() - address) return false;
+  for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
+    if (shadow_[at].written != 15 || shadow_[at].flight_write != 0) return false;
+  }
+  return std::memcmp(&data_[address], data, bytes) == 0;
+}
+
 void Lds::put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction) {
   for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
     Shadow& shadow = shadow_[at];

@@ -103,19 +103,23 @@ void load_to_lds(Wave& wave, const Instruction& i) {
   wave.require_scalar(kM0);
   Wave::Outstanding& operation = wave.issue_vector(Kind::kLoadToLds);
   std::uint64_t count = 0;
+  Mask loaded = 0;
   each_target(wave, i, bytes, false, [&](unsigned lane, const std::byte* place, unsigned inside) {
     const std::uint32_t to = base + lane * 4 * dwords;
     std::uint32_t data[4] = {0, 0, 0, 0};
     if (place != nullptr) std::memcpy(data, place, inside);
     if (fill != Fill::kDwords) data[0] = filled(fill, data[0], 0);
+    count += inside;
+    // Loading again what is there changes nothing that anyone could see: loops do it in their last iterations.
+    if (wave.lds().holds(to, data, 4 * dwords)) return;
     std::byte* const out = wave.lds().access(Lds::Access::kWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
     std::memcpy(out, data, std::size_t{4} * dwords);
     wave.lds().put_in_flight(true, to, 4 * dwords, wave.index(), i.address);
     operation.lds_address[lane] = to;
-    count += inside;
+    loaded |= Mask{1} << lane;
   });
   operation.in_flight = true;
-  operation.lanes = wave.exec();
+  operation.lanes = loaded;
   operation.lds_bytes = 4 * dwords;
   wave.count_read(count);
 }
