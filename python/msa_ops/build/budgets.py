@@ -4,6 +4,8 @@ A budget holds, for each kernel name: registers, shared_memory (bytes), instruct
 kernels scalar_registers and main_loop_vector too (vector instructions of the loop with the most matrix products), and
 optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix ->
 instructions) and `waves_per_simd` (occupancy, at least; AMD).
+FlyDSL's compiler does not always give the same code for the same source (3,804 or 3,805 instructions have been seen), so
+what AMD kernels use, but for shared memory, may be over by 1 %.
 A kernel without a budget, and a budget without a kernel, are violations:
 both mean that the file no longer describes the build.
 """
@@ -52,8 +54,9 @@ def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, 
     lines += [f"{name}: has a budget but is not built" for name in sorted(set(budgets) - set(found))]
     for name in sorted(set(found) & set(budgets)):
         budget, used = budgets[name], measured(found[name])
+        amd = "scalar_registers" in used
         for key, value in used.items():
-            if value > budget.get(key, -1):
+            if value > _with_slack(budget.get(key, -1), amd and key != "shared_memory"):
                 lines.append(f"{name}: {value} {key}, budget {budget.get(key, 'none')}")
         if found[name].get("waves_per_simd", 0) < budget.get("waves_per_simd", 0):
             lines.append(
@@ -68,9 +71,13 @@ def violations(metadata: Sequence[dict[str, Any]], budgets: dict[str, dict[str, 
                 lines.append(f"{name}: has {prefix} instructions")
         for prefix, most in budget.get("at_most", {}).items():
             count = sum(n for opcode, n in opcodes.items() if opcode.startswith(prefix))
-            if count > most:
+            if count > _with_slack(most, amd):
                 lines.append(f"{name}: {count} {prefix} instructions, budget {most}")
     return lines
+
+
+def _with_slack(budget: int, slack: bool) -> int:
+    return budget + budget // 100 if slack and budget > 0 else budget
 
 
 def updated(
