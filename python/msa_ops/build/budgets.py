@@ -2,12 +2,12 @@
 
 A budget holds, for each kernel name: registers, shared_memory (bytes), instructions (SASS or ISA, at most), for AMD
 kernels scalar_registers and main_loop_vector too (vector instructions of the loop with the most matrix products), and
-optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix ->
-instructions) and `waves_per_simd` (occupancy, at least; AMD).
-FlyDSL's compiler does not always give the same code for the same source (3,804 or 3,805 instructions have been seen), so
-what AMD kernels use, but for shared memory, may be over by 1 %.
-A kernel without a budget, and a budget without a kernel, are violations:
-both mean that the file no longer describes the build.
+optionally `required` and `forbidden` opcode prefixes, `at_most` (opcode prefix -> instructions) and `waves_per_simd`
+(occupancy, at least; AMD).
+FlyDSL's compiler does not always give the same code for the same source (3,804 or 3,805 instructions have been seen).
+So what AMD kernels use, but for shared memory, may be over by 1 %.
+A kernel without a budget, and a budget without a kernel, are violations: both mean that the file no longer describes
+the build.
 """
 
 from __future__ import annotations
