@@ -121,7 +121,9 @@ def test_work_of_torch_between_launches_is_seen() -> None:
 def test_what_is_remembered_is_launched() -> None:
     """Without a driver the launch fails, and says so; with one there is no kernel of that number to start."""
     if torch.cuda.is_available():
-        pytest.skip("would launch")
+        pytest.skip(
+            "with a GPU kernel 3 of the build would run on memory of the CPU; tests/silicon/test_replays.py launches"
+        )
     x, y = torch.zeros(4), torch.zeros(4)
     calls = replays()
     assert calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches_of(x, y), None)
