@@ -22,27 +22,37 @@ namespace {
 namespace gfx950 = emulator::gfx950;
 using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
 
+using RangePair = std::pair<std::uint64_t, std::uint64_t>;  // address, bytes
+
+std::vector<gfx950::Coherence::Range> ranges_of(const std::vector<RangePair>& pairs) {
+  std::vector<gfx950::Coherence::Range> made;
+  for (const auto& [address, bytes] : pairs) made.push_back({address, bytes});
+  return made;
+}
+
 const std::uint8_t* bytes_of(const std::string& text) { return reinterpret_cast<const std::uint8_t*>(text.data()); }
 
 emulator::Counters emulate_code_object(const py::bytes& code_object, const std::string& kernel_name,
                                        std::array<unsigned, 3> grid, std::array<unsigned, 3> block, std::size_t lds,
                                        const py::bytes& kernarg, const std::vector<AllocationTuple>& allocations,
-                                       std::uint64_t max_instructions, std::optional<std::uint64_t> seed) {
+                                       std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
+                                       const std::vector<RangePair>& uncached) {
   const std::string code = code_object, arguments = kernarg;
   std::vector<emulator::Allocation> memory;
   for (const auto& [address, bytes, writable, name] : allocations) memory.push_back({address, bytes, writable, name});
   const py::gil_scoped_release release;
   gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
   emulator::Counters counters;
-  gfx950::execute(kernel, {grid, block, lds}, {arguments.begin(), arguments.end()}, std::move(memory), {max_instructions, seed},
-                  counters);
+  gfx950::execute(kernel, {grid, block, lds}, {arguments.begin(), arguments.end()}, std::move(memory),
+                  {max_instructions, seed}, counters, ranges_of(uncached));
   return counters;
 }
 
 std::vector<emulator::Counters> emulate_code_object_on_devices(
-    const py::bytes& code_object, const std::string& kernel_name, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
-    std::size_t lds, const std::vector<py::bytes>& kernargs, const std::vector<std::vector<AllocationTuple>>& allocations,
-    std::uint64_t max_instructions, std::optional<std::uint64_t> seed) {
+    const py::bytes& code_object, const std::string& kernel_name, std::array<unsigned, 3> grid,
+    std::array<unsigned, 3> block, std::size_t lds, const std::vector<py::bytes>& kernargs,
+    const std::vector<std::vector<AllocationTuple>>& allocations, std::uint64_t max_instructions,
+    std::optional<std::uint64_t> seed, const std::vector<RangePair>& uncached) {
   const std::string code = code_object;
   const std::vector<std::string> arguments(kernargs.begin(), kernargs.end());
   const py::gil_scoped_release release;
@@ -51,10 +61,11 @@ std::vector<emulator::Counters> emulate_code_object_on_devices(
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     kernels.push_back(std::make_unique<gfx950::Kernel>(bytes_of(code), code.size(), kernel_name));
     std::vector<emulator::Allocation> memory;
-    for (const auto& [address, bytes, writable, name] : allocations.at(i)) memory.push_back({address, bytes, writable, name});
+    for (const auto& [address, bytes, writable, name] : allocations.at(i))
+      memory.push_back({address, bytes, writable, name});
     devices.push_back({kernels.back().get(), {arguments[i].begin(), arguments[i].end()}, std::move(memory)});
   }
-  gfx950::execute_on_devices(devices, {grid, block, lds}, {max_instructions, seed});
+  gfx950::execute_on_devices(devices, {grid, block, lds}, {max_instructions, seed}, ranges_of(uncached));
   std::vector<emulator::Counters> made;
   for (const auto& device : devices) made.push_back(device.counters);
   return made;
@@ -67,7 +78,8 @@ py::list code_object_kernels(const py::bytes& code_object) {
   for (const auto& image : gfx950::read_code_object(bytes_of(code), code.size()).kernels) {
     py::list arguments;
     for (const auto& argument : image.arguments) {
-      if (argument.kind.rfind("hidden_", 0) != 0) arguments.append(py::make_tuple(argument.offset, argument.bytes, argument.kind));
+      if (argument.kind.rfind("hidden_", 0) != 0)
+        arguments.append(py::make_tuple(argument.offset, argument.bytes, argument.kind));
     }
     py::dict kernel;
     kernel["name"] = image.name;
@@ -81,7 +93,8 @@ py::list code_object_kernels(const py::bytes& code_object) {
 }
 
 // (offset, bytes, text) of each instruction of a kernel.
-std::vector<std::tuple<unsigned, unsigned, std::string>> disassemble(const py::bytes& code_object, const std::string& kernel_name) {
+std::vector<std::tuple<unsigned, unsigned, std::string>> disassemble(const py::bytes& code_object,
+                                                                     const std::string& kernel_name) {
   const std::string code = code_object;
   const gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
   std::vector<std::tuple<unsigned, unsigned, std::string>> made;
@@ -102,15 +115,18 @@ std::string disassemble_one(const py::bytes& code) {
 void add_gfx950(py::module_& m) {
   py::register_exception<gfx950::CodeObjectError>(m, "CodeObjectError", PyExc_ValueError);
   py::register_exception<gfx950::Unsupported>(m, "UnsupportedGfx950", PyExc_NotImplementedError);
-  m.def("emulate_code_object", &emulate_code_object, py::arg("code_object"), py::arg("kernel"), py::arg("grid"), py::arg("block"),
-        py::arg("lds"), py::arg("kernarg"), py::arg("allocations"), py::arg("max_instructions"), py::arg("seed"),
+  m.def("emulate_code_object", &emulate_code_object, py::arg("code_object"), py::arg("kernel"), py::arg("grid"),
+        py::arg("block"), py::arg("lds"), py::arg("kernarg"), py::arg("allocations"), py::arg("max_instructions"),
+        py::arg("seed"), py::arg("uncached") = std::vector<RangePair>{},
         "Executes one launch of a kernel of a gfx950 code object on this machine's memory.");
-  m.def("emulate_code_object_on_devices", &emulate_code_object_on_devices, py::arg("code_object"), py::arg("kernel"), py::arg("grid"),
-        py::arg("block"), py::arg("lds"), py::arg("kernargs"), py::arg("allocations"), py::arg("max_instructions"), py::arg("seed"),
+  m.def("emulate_code_object_on_devices", &emulate_code_object_on_devices, py::arg("code_object"), py::arg("kernel"),
+        py::arg("grid"), py::arg("block"), py::arg("lds"), py::arg("kernargs"), py::arg("allocations"),
+        py::arg("max_instructions"), py::arg("seed"), py::arg("uncached") = std::vector<RangePair>{},
         "Executes one launch of a kernel on each of several devices at the same time.");
   m.def("code_object_kernels", &code_object_kernels, py::arg("code_object"), "What a launch of each kernel needs.");
   m.def("disassemble_gfx950", &disassemble, py::arg("code_object"), py::arg("kernel"), "The instructions of a kernel.");
-  m.def("disassemble_gfx950_instruction", &disassemble_one, py::arg("code"), "Bytes and text of the first instruction.");
+  m.def("disassemble_gfx950_instruction", &disassemble_one, py::arg("code"),
+        "Bytes and text of the first instruction.");
   m.def(
       "gfx950_opcodes",
       [] {

@@ -73,6 +73,7 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
   budget -= executed;
   executed_ += executed;
   left -= std::min(left, executed);
+  if (state != WarpProgram::State::kYielded) all_yield_ = false;
   if (state == WarpProgram::State::kDone) {
     --live_warps_;
     block.end(warp);
@@ -88,7 +89,7 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
     throw Fault({FaultKind::kLimit, "the launch took more instructions than it may; does this warp spin?"},
                 program.place());
   }
-  return executed > 0 || state == WarpProgram::State::kDone;
+  return executed > 0 || state == WarpProgram::State::kDone || state == WarpProgram::State::kYielded;
 }
 
 bool Cluster::round(std::uint64_t& left, std::uint64_t& budget) {
@@ -108,7 +109,9 @@ bool Cluster::run(std::uint64_t instructions, std::uint64_t& budget) {
   std::uint64_t left = instructions;
   while (live_warps_ > 0 && left > 0) {
     if (ordering_.crowded()) forget_old_accesses();
+    all_yield_ = true;
     if (round(left, budget)) {
+      if (all_yield_) break;  // they wait for other clusters
       if (!async_.empty() && ++rounds_without_work_ >= kPatience) {
         rounds_without_work_ = 0;
         async_.finish_one(nullptr);

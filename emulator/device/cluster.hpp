@@ -80,6 +80,7 @@ class Cluster {
   std::uint64_t events_at_time_out_ = 0;
   unsigned time_outs_ = 0;
   unsigned rounds_without_work_ = 0;
+  bool all_yield_ = false;  // every warp that ran in the last round polls
   bool random_ = false;
   std::optional<std::uint64_t> sum_order_;
   std::mt19937_64 generator_;

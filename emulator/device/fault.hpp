@@ -30,6 +30,8 @@ enum class FaultKind {
   kInFlight,    // a register that asynchronous work still uses
   kWgmmaFence,  // registers given to wgmma without a wgmma.fence
   kMissingWait,  // a register or memory used before the wait for the operation that fills it (gfx950)
+  kMissingWriteBack,     // a read of what another workgroup stored and has not made visible (gfx950)
+  kMissingInvalidation,  // a read of what a cache may hold of old (gfx950)
   kWaitStates,   // too few instructions between two that the hardware does not keep apart (gfx950)
   kIllegal,      // an instruction that the hardware cannot execute in this state (gfx950)
   kLimit,       // more instructions than the launch may take
@@ -57,6 +59,8 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kInFlight: return "register in flight";
     case FaultKind::kWgmmaFence: return "wgmma fence";
     case FaultKind::kMissingWait: return "missing wait";
+    case FaultKind::kMissingWriteBack: return "missing write-back";
+    case FaultKind::kMissingInvalidation: return "missing invalidation";
     case FaultKind::kWaitStates: return "wait states";
     case FaultKind::kIllegal: return "illegal instruction";
     case FaultKind::kLimit: return "limit";

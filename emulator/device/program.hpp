@@ -17,6 +17,7 @@ class WarpProgram {
  public:
   enum class State {
     kReady,
+    kYielded,  // ready, but others should go on first: it polls
     kWaiting,  // until its block lets it go on (ThreadBlock::waits)
     kDone,
   };

@@ -33,6 +33,10 @@ bool hidden_value(const std::string& kind, const LaunchShape& shape, std::uint64
   return false;
 }
 
+std::uint64_t workgroups(const LaunchShape& shape) {
+  return std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
+}
+
 // Completes the arguments and gives them to the kernel; they are memory that it may read.
 void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>& kernarg, std::vector<Allocation>& memory) {
   const KernelImage& image = kernel.image();
@@ -61,18 +65,23 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
 }  // namespace
 
 void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
-             const RunOptions& options, Counters& counters) {
+             const RunOptions& options, Counters& counters, std::vector<Coherence::Range> uncached) {
   prepare(kernel, shape, kernarg, memory);
   const GlobalMemory global(std::move(memory));
+  Coherence coherence({workgroups(shape)}, std::move(uncached), options.seed);
+  kernel.set_coherence(&coherence, 0);
   run_grid(kernel, shape, kChip, global, options, counters);
 }
 
-void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const RunOptions& options) {
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const RunOptions& options,
+                        std::vector<Coherence::Range> uncached) {
   std::vector<GlobalMemory> memories;
   std::vector<GridLaunch> launches;
+  Coherence coherence(std::vector<std::uint64_t>(devices.size(), workgroups(shape)), std::move(uncached), options.seed);
   memories.reserve(devices.size());
   for (DeviceLaunch& device : devices) {
     prepare(*device.kernel, shape, device.kernarg, device.memory);
+    device.kernel->set_coherence(&coherence, static_cast<unsigned>(launches.size()));
     memories.emplace_back(device.memory);
     launches.push_back({device.kernel, &shape, &kChip, &memories.back(), &device.counters});
   }

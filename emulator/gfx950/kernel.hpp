@@ -10,6 +10,7 @@
 
 #include "../device/program.hpp"
 #include "code_object.hpp"
+#include "coherence.hpp"
 #include "decoder.hpp"
 #include "lds.hpp"
 
@@ -19,6 +20,8 @@ namespace msa_ops::emulator::gfx950 {
 struct Workgroup {
   explicit Workgroup(std::size_t lds_bytes) : lds(lds_bytes) {}
   Lds lds;
+  Coherence::Group* group = nullptr;
+  unsigned live_waves = 0;
 };
 
 class Kernel : public emulator::Program {
@@ -45,6 +48,13 @@ class Kernel : public emulator::Program {
     kernarg_ = address;
     kernarg_bytes_ = bytes;
   }
+  // What keeps the memory of this launch, and the device that it is of.
+  void set_coherence(Coherence* coherence, unsigned device) {
+    coherence_ = coherence;
+    device_ = device;
+  }
+  Coherence& coherence() const { return *coherence_; }
+  unsigned device() const { return device_; }
   std::uint64_t kernarg() const { return kernarg_; }
   std::size_t kernarg_bytes() const { return kernarg_bytes_; }
 
@@ -56,6 +66,8 @@ class Kernel : public emulator::Program {
   std::uint32_t entry_ = 0;
   std::uint64_t kernarg_ = 0;
   std::size_t kernarg_bytes_ = 0;
+  Coherence* coherence_ = nullptr;
+  unsigned device_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<const ThreadBlock*, std::weak_ptr<Workgroup>> workgroups_;
 };

@@ -102,12 +102,19 @@ void load_to_lds(Wave& wave, const Instruction& i) {
   const std::uint32_t base = wave.sgpr(kM0) + static_cast<std::uint32_t>(i.immediate);
   wave.require_scalar(kM0);
   Wave::Outstanding& operation = wave.issue_vector(Kind::kLoadToLds);
+  Coherence::Access access = wave.begin_access();
   std::uint64_t count = 0;
   Mask loaded = 0;
   each_target(wave, i, bytes, false, [&](unsigned lane, const std::byte* place, unsigned inside) {
     const std::uint32_t to = base + lane * 4 * dwords;
     std::uint32_t data[4] = {0, 0, 0, 0};
-    if (place != nullptr) std::memcpy(data, place, inside);
+    if (place != nullptr) {
+      std::memcpy(data, place, inside);
+      if (wave.coherence().load(access, place, inside, data) != 0) {
+        throw Violation{access.unseen.kind(), "the load to the LDS " + access.unseen.text(), static_cast<int>(lane),
+                        reinterpret_cast<std::uintptr_t>(place)};
+      }
+    }
     if (fill != Fill::kDwords) data[0] = filled(fill, data[0], 0);
     count += inside;
     // Loading again what is there changes nothing that anyone could see: loops do it in their last iterations.
@@ -135,6 +142,10 @@ void load(Wave& wave, const Instruction& i) {
   const unsigned bytes = bytes_of(fill, dwords);
   alignas(16) std::uint32_t loaded[kLanes][4];
   std::uint64_t count = 0;
+  const bool is_global = i.encoding != Encoding::kScratch;
+  Coherence::Access memory = wave.begin_access();
+  std::array<Mask, 4> unseen{};
+  bool any_unseen = false;
   each_target(wave, i, bytes, false, [&](unsigned lane, const std::byte* place, unsigned inside) {
     std::uint32_t* const data = loaded[lane];
     if (fill == Fill::kDwords) {
@@ -147,8 +158,15 @@ void load(Wave& wave, const Instruction& i) {
       data[0] = 0;
       if (place != nullptr) std::memcpy(data, place, bytes);
     }
+    if (is_global && place != nullptr) {
+      if (const unsigned bad = wave.coherence().load(memory, place, inside, data); bad != 0) {
+        any_unseen = true;
+        for (unsigned word = 0; word < 4; ++word) unseen[word] |= Mask{bad >> word & 1} << lane;
+      }
+    }
     count += inside;
   });
+  if (is_global && memory.scope != Coherence::Scope::kWorkgroup) wave.note_polling();
   wave.count_read(count);
   constexpr bool keeps = fill >= Fill::kLow8;
   for (unsigned word = 0; word < dwords; ++word) {
@@ -159,6 +177,7 @@ void load(Wave& wave, const Instruction& i) {
   }
   Wave::Outstanding& operation = wave.issue_vector(Kind::kLoad);
   wave.await(operation, {i.destination.index, i.destination.dwords}, lanes);
+  if (any_unseen) wave.note_unseen(operation, unseen, memory.unseen);
   issue_flat_too(wave, i);
 }
 
@@ -169,17 +188,21 @@ void store(Wave& wave, const Instruction& i) {
   const unsigned bytes = small_bytes != 0 ? small_bytes : 4 * dwords;
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   const unsigned shift = i.sources[1].high ? 16 : 0;
+  const bool is_global = i.encoding != Encoding::kScratch;
+  Coherence::Access memory = wave.begin_access();
   std::uint64_t count = 0;
   each_target(wave, i, bytes, true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr) return;
     std::uint32_t words[4];
     for (unsigned word = 0; word < dwords; ++word) words[word] = data[word * kLanes + lane];
     if (small_bytes != 0) words[0] >>= shift;
+    if (is_global) wave.coherence().store(memory, place, inside);
     std::memcpy(place, words, inside);
     count += inside;
   });
   wave.count_written(count);
-  wave.issue_vector(Kind::kStore);
+  Wave::Outstanding& operation = wave.issue_vector(Kind::kStore);
+  if (is_global) wave.finish_access(memory, operation);
   issue_flat_too(wave, i);
 }
 
@@ -189,6 +212,7 @@ void atomic(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   alignas(16) std::uint32_t before[kLanes][2] = {};
   const bool returns = i.destination.kind == Operand::Kind::kVector;
+  Coherence::Access memory = wave.begin_access(true);
   std::uint64_t count = 0;
   each_target(wave, i, sizeof(T), true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr || inside < sizeof(T)) return;
@@ -196,6 +220,7 @@ void atomic(Wave& wave, const Instruction& i) {
       throw Violation{FaultKind::kMisaligned, "atomic operation on " + std::to_string(sizeof(T)) + " bytes", static_cast<int>(lane),
                       reinterpret_cast<std::uintptr_t>(place)};
     }
+    wave.coherence().modify(memory, place, sizeof(T), static_cast<int>(lane));
     T operand;
     std::uint32_t words[2] = {data[lane], sizeof(T) == 8 ? data[lane + kLanes] : 0};
     std::memcpy(&operand, words, sizeof(T));
@@ -206,6 +231,7 @@ void atomic(Wave& wave, const Instruction& i) {
   wave.count_read(count);
   wave.count_written(count);
   Wave::Outstanding& operation = wave.issue_vector(returns ? Kind::kLoad : Kind::kStore);
+  wave.finish_access(memory, operation);
   if (returns) {
     for (unsigned word = 0; word < i.destination.dwords; ++word) {
       std::uint32_t* const row = wave.row(i.destination.index + word);
@@ -223,9 +249,11 @@ void compare_and_swap(Wave& wave, const Instruction& i) {
   const Mask lanes = wave.exec();
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   alignas(16) std::uint32_t before[kLanes][2] = {};
+  Coherence::Access memory = wave.begin_access(true);
   std::uint64_t count = 0;
   each_target(wave, i, sizeof(T), true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr || inside < sizeof(T)) return;
+    wave.coherence().modify(memory, place, sizeof(T), static_cast<int>(lane));
     std::uint32_t parts[4];
     for (unsigned word = 0; word < 2 * words; ++word) parts[word] = data[word * kLanes + lane];
     T value, expected;
@@ -239,6 +267,7 @@ void compare_and_swap(Wave& wave, const Instruction& i) {
   wave.count_written(count);
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Wave::Outstanding& operation = wave.issue_vector(returns ? Kind::kLoad : Kind::kStore);
+  wave.finish_access(memory, operation);
   if (returns) {
     for (unsigned word = 0; word < i.destination.dwords; ++word) {
       std::uint32_t* const row = wave.row(i.destination.index + word);
@@ -249,7 +278,16 @@ void compare_and_swap(Wave& wave, const Instruction& i) {
   issue_flat_too(wave, i);
 }
 
-void cache_control(Wave& wave, const Instruction&) { wave.issue_vector(Kind::kControl); }
+Coherence::Scope scope_of(const Instruction& i) {
+  return !i.sc1 ? Coherence::Scope::kWorkgroup : i.sc0 ? Coherence::Scope::kSystem : Coherence::Scope::kAgent;
+}
+void write_back(Wave& wave, const Instruction& i) {
+  wave.issue_vector(Kind::kControl).store = wave.coherence().write_back(wave.group(), scope_of(i), &wave);
+}
+void invalidate(Wave& wave, const Instruction& i) {
+  wave.coherence().invalidate(wave.group(), scope_of(i));
+  wave.issue_vector(Kind::kControl);
+}
 
 struct Loads {
   unsigned number;
@@ -309,8 +347,8 @@ std::vector<Form> memory_forms() {
       add(segment, 126, "load_lds_dwordx3", Type::kB96, N, load<Fill::kDwords>, kToLds);
     }
     if (segment.encoding == Encoding::kMubuf) {
-      add(segment, 40, "wbl2", N, N, cache_control, kCacheControl);
-      add(segment, 41, "inv", N, N, cache_control, kCacheControl);
+      add(segment, 40, "wbl2", N, N, write_back, kCacheControl);
+      add(segment, 41, "inv", N, N, invalidate, kCacheControl);
     }
     if (segment.encoding == Encoding::kScratch) continue;
     using U = std::uint32_t;

@@ -13,7 +13,9 @@ std::int64_t offset_of(const Wave& wave, const Instruction& i) {
 void load(Wave& wave, const Instruction& i) {
   const std::uint64_t address = (wave.value64(i.sources[0]) + static_cast<std::uint64_t>(offset_of(wave, i))) & ~std::uint64_t{3};
   const unsigned bytes = 4U * i.destination.dwords;
-  std::memcpy(&wave.sgpr(i.destination.index), wave.block().global().range(address, bytes, 1, false, -1), bytes);
+  const std::byte* const place = wave.block().global().range(address, bytes, 1, false, -1);
+  wave.coherence().load_scalars(wave.group(), place, bytes);
+  std::memcpy(&wave.sgpr(i.destination.index), place, bytes);
   if (address - wave.kernel().kernarg() >= wave.kernel().kernarg_bytes()) wave.count_read(bytes);
   wave.issue_scalar({i.destination.index, i.destination.dwords});
 }
@@ -25,7 +27,9 @@ void buffer_load(Wave& wave, const Instruction& i) {
   for (unsigned word = 0; word < i.destination.dwords; ++word) {
     std::uint32_t value = 0;
     if (offset + 4 * word + 4 <= size) {
-      std::memcpy(&value, wave.block().global().range(buffer.base + offset + 4 * word, 4, 1, false, -1), 4);
+      const std::byte* const place = wave.block().global().range(buffer.base + offset + 4 * word, 4, 1, false, -1);
+      wave.coherence().load_scalars(wave.group(), place, 4);
+      std::memcpy(&value, place, 4);
       wave.count_read(4);
     } else {
       ++wave.out_of_range_lanes;
@@ -58,7 +62,8 @@ std::vector<Form> scalar_memory_forms() {
       form(10, "s_buffer_load_dwordx4", Type::kB128, Type::kB128, buffer_load),
       form(11, "s_buffer_load_dwordx8", Type::kB256, Type::kB128, buffer_load),
       form(12, "s_buffer_load_dwordx16", Type::kB512, Type::kB128, buffer_load),
-      form(32, "s_dcache_inv", Type::kNone, Type::kNone, [](Wave&, const Instruction&) {}),
+      form(32, "s_dcache_inv", Type::kNone, Type::kNone,
+           [](Wave& wave, const Instruction&) { wave.coherence().invalidate_scalars(wave.group()); }),
       form(33, "s_dcache_wb", Type::kNone, Type::kNone, [](Wave&, const Instruction&) {}),
       form(36, "s_memtime", Type::kB64, Type::kNone, time),
       form(37, "s_memrealtime", Type::kB64, Type::kNone, time),

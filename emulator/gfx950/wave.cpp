@@ -61,7 +61,16 @@ Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> 
 
 void Wave::start() {
   const KernelDescriptor& descriptor = kernel_.image().descriptor;
-  if (index_ == 0) workgroup_->lds.reset();
+  if (index_ == 0) {
+    workgroup_->lds.reset();
+    const auto& at = block_.index();
+    const auto& grid = block_.shape().grid;
+    workgroup_->group = coherence().start(kernel_.device(), at[0] + std::uint64_t{grid[0]} * (at[1] + std::uint64_t{grid[1]} * at[2]));
+    workgroup_->live_waves = block_.num_warps();
+  }
+  held_ = 0;
+  polled_at_ = ~0U;
+  unseen_.clear();
   std::fill(ready_.begin(), ready_.end(), Mask{0});
   std::fill(pending_.begin(), pending_.end(), Mask{0});
   bytes_.clear();
@@ -142,6 +151,11 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
   const std::vector<Instruction>& code = kernel_.instructions();
   const Instruction* const first = code.data();
   const auto count = static_cast<std::uint32_t>(code.size());
+  coherence().tick();
+  if (held_ > 0) {
+    --held_;
+    return State::kYielded;
+  }
   for (; executed < instructions;) {
     if (next_ >= count) {
       throw Fault({FaultKind::kOutOfBounds, "the wave runs past the end of the kernel"}, place());
@@ -163,7 +177,7 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
     }
     if (yield_) {
       yield_ = false;
-      return State::kReady;
+      return State::kYielded;
     }
   }
   return State::kReady;
@@ -468,6 +482,10 @@ void Wave::report_undefined(unsigned index, Mask lanes) const {
     if (origin.kind == Origin::Kind::kLds) {
       throw Violation{FaultKind::kUninitializedShared, "read of bytes of the LDS that nothing has written" + use, lowest(lanes)};
     }
+    if (origin.kind == Origin::Kind::kUnseen) {
+      const Coherence::Unseen& why = unseen_.at(origin.instruction);
+      throw Violation{why.kind(), "the load " + why.text() + use, lowest(lanes)};
+    }
     throw Violation{FaultKind::kUninitializedRegister, name_of_row(origin.row) + " is read and has no value" + use, lowest(lanes)};
   }
   throw Violation{FaultKind::kUninitializedRegister, name_of_row(index) + " is read and has no value", lowest(lanes)};
@@ -484,6 +502,8 @@ Wave::Outstanding& Wave::issue_vector(Outstanding::Kind kind) {
   operation.registers = {};
   operation.lanes = operation.undefined = 0;
   operation.outside = false;
+  operation.any_unseen = false;
+  operation.store = 0;
   operation.lds_bytes = operation.lds_bytes_b = 0;
   return operation;
 }
@@ -498,6 +518,8 @@ Wave::Outstanding& Wave::issue_lds(Outstanding::Kind kind) {
   operation.registers = {};
   operation.lanes = operation.undefined = 0;
   operation.outside = false;
+  operation.any_unseen = false;
+  operation.store = 0;
   operation.lds_bytes = operation.lds_bytes_b = 0;
   return operation;
 }
@@ -553,8 +575,37 @@ bool Wave::still_awaited(unsigned index, Mask& lanes) const {
   return lanes != 0;
 }
 
+Coherence::Access Wave::begin_access(bool atomic) const {
+  const Instruction& i = present();
+  using Scope = Coherence::Scope;
+  const Scope scope = atomic ? (i.sc1 ? Scope::kSystem : Scope::kAgent)
+                             : i.sc1 ? (i.sc0 ? Scope::kSystem : Scope::kAgent) : Scope::kWorkgroup;
+  return coherence().begin(group(), scope, i.address, atomic);
+}
+
+void Wave::finish_access(Coherence::Access& access, Outstanding& operation) {
+  bool early = false;
+  operation.store = coherence().finish(access, this, early);
+  if (early) {
+    held_ = 3;
+    yield();
+  }
+}
+
+void Wave::note_unseen(Outstanding& operation, const std::array<Mask, 4>& lanes, const Coherence::Unseen& why) {
+  operation.unseen = lanes;
+  operation.any_unseen = true;
+  unseen_[at_] = why;
+}
+
+void Wave::note_polling() {
+  if (polled_at_ == at_) yield();
+  polled_at_ = at_;
+}
+
 // The operation has been taken out of its queue.
 void Wave::complete(Outstanding& operation) {
+  if (operation.store != 0) coherence().complete(operation.store);
   if (operation.registers.count > 0) {
     --awaited_;
     for (unsigned r = operation.registers.first; r < unsigned{operation.registers.first} + operation.registers.count; ++r) {
@@ -562,6 +613,13 @@ void Wave::complete(Outstanding& operation) {
       if (awaited_ != 0) still_awaited(r, lanes);
       pending_[r] &= ~lanes;
       ready_[r] |= lanes & ~operation.undefined;
+      if (operation.any_unseen) {
+        const Mask unseen = lanes & operation.unseen[r - operation.registers.first];
+        if (unseen != 0) {
+          ready_[r] &= ~unseen;
+          origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r), Origin::Kind::kUnseen};
+        }
+      }
       if ((lanes & operation.undefined) != 0) origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r), operation.outside ? Origin::Kind::kOutside : Origin::Kind::kLds};
     }
   }
@@ -630,6 +688,9 @@ void Wave::barrier() {
 }
 
 void Wave::end() {
+  // Stores that nobody has waited for become visible some time later.
+  for (unsigned i = 0; i < vector_count_; ++i) vector_queue_[(vector_head_ + i) % vector_queue_.size()].store = 0;
+  if (--workgroup_->live_waves == 0) coherence().end(group());
   wait_vector(0);
   wait_scalar_and_lds(0);
   done_ = true;

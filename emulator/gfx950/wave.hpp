@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -83,6 +84,9 @@ class Wave : public WarpProgram {
     Mask lanes = 0;
     Mask undefined = 0;          // lanes that read bytes of the LDS which nothing has written
     bool outside = false;        // or which are not the workgroup's
+    std::array<Mask, 4> unseen{};        // lanes whose dword is not what memory holds (Coherence)
+    bool any_unseen = false;
+    std::uint64_t store = 0;             // Coherence's number of it
     std::uint32_t lds_bytes = 0;         // of a lane's access
     std::uint32_t lds_bytes_b = 0;       // of a second one, if there are two
     Row lds_address;                     // of the lanes
@@ -102,6 +106,15 @@ class Wave : public WarpProgram {
   ThreadBlock& block() { return block_; }
   const ThreadBlock& block() const { return block_; }
   Lds& lds() { return workgroup_->lds; }
+  Coherence& coherence() const { return kernel_.coherence(); }
+  Coherence::Group* group() const { return workgroup_->group; }
+  Coherence::Access begin_access(bool atomic = false) const;
+  // All lanes of a store or an atomic operation are done.
+  void finish_access(Coherence::Access& access, Outstanding& operation);
+  // The loaded dwords of these lanes must not be used.
+  void note_unseen(Outstanding& operation, const std::array<Mask, 4>& lanes, const Coherence::Unseen& why);
+  // Asking for something that others do: they should go on.
+  void note_polling();
   const Kernel& kernel() const { return kernel_; }
   const Instruction& present() const { return kernel_.instructions()[at_]; }
   unsigned index() const { return index_; }
@@ -131,7 +144,7 @@ class Wave : public WarpProgram {
   struct Origin {
     std::uint32_t instruction = 0;
     std::uint16_t row = 0;
-    enum class Kind : std::uint8_t { kUnknown, kRegister, kLds, kOutside } kind = Kind::kUnknown;
+    enum class Kind : std::uint8_t { kUnknown, kRegister, kLds, kOutside, kUnseen } kind = Kind::kUnknown;
   };
   // What wait states are counted from, in the clock of issued instructions.
   struct Issued {
@@ -187,6 +200,9 @@ class Wave : public WarpProgram {
   std::uint32_t epoch_ = 0;
   std::uint64_t clock_ = 0;
   bool waiting_ = false, done_ = false, yield_ = false;
+  unsigned held_ = 0;                              // turns that it gives to others
+  std::uint32_t polled_at_ = ~0U;                  // last load that goes past the caches
+  std::map<std::uint32_t, Coherence::Unseen> unseen_;  // by the load
   std::uint64_t global_read_ = 0, global_written_ = 0;
 };
 

@@ -183,6 +183,7 @@ def emulate_code_object(
     allocations: list[tuple[int, int, bool, str]],
     max_instructions: int,
     seed: int | None,
+    uncached: Sequence[tuple[int, int]] = ...,
 ) -> EmulatorCounters: ...
 def emulate_code_object_on_devices(
     code_object: bytes,
@@ -194,6 +195,7 @@ def emulate_code_object_on_devices(
     allocations: list[list[tuple[int, int, bool, str]]],
     max_instructions: int,
     seed: int | None,
+    uncached: Sequence[tuple[int, int]] = ...,
 ) -> list[EmulatorCounters]: ...
 def code_object_kernels(code_object: bytes) -> list[dict[str, Any]]: ...
 def disassemble_gfx950(code_object: bytes, kernel: str) -> list[tuple[int, int, str]]: ...

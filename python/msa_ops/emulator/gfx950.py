@@ -21,6 +21,7 @@ def run_gfx950(
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
     seed: int | None = None,
+    uncached: Sequence[Any] = (),
 ) -> Report:
     """Executes one launch of a kernel of a code object for gfx950 (CDNA4).
 
@@ -31,6 +32,7 @@ def run_gfx950(
         arguments of 4 or 8 bytes, None for a null pointer, or bytes. Hidden arguments are filled in.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: wave instructions after which the launch is given up. seed: of a random schedule.
+    uncached: tensors and arrays in fine-grained memory, past the caches: whatever is stored there is at system scope.
 
     Raises EmulatorFault (kind, kernel, line = offset of the instruction in .text, block, warp, lane, address) for what
     the kernel does wrong, CodeObjectError (a ValueError) for what is no code object of gfx950, UnsupportedGfx950 (a
@@ -46,7 +48,9 @@ def run_gfx950(
     allocations = [allocation(name, value) for name, value in named.items()]
     shape = _three("grid", grid), _three("block", block)
     return report_of(
-        _C.emulate_code_object(code_object, kernel, *shape, lds, kernarg, allocations, max_instructions, seed)
+        _C.emulate_code_object(
+            code_object, kernel, *shape, lds, kernarg, allocations, max_instructions, seed, _ranges(uncached)
+        )
     )
 
 
@@ -60,6 +64,7 @@ def run_gfx950_on_devices(
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
     seed: int | None = None,
+    uncached: Sequence[Any] = (),
 ) -> list[Report]:
     """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
 
@@ -77,9 +82,21 @@ def run_gfx950_on_devices(
     allocations = [allocation(name, value) for name, value in named.items()]
     shape = _three("grid", grid), _three("block", block)
     counters = _C.emulate_code_object_on_devices(
-        code_object, kernel, *shape, lds, kernargs, [allocations] * len(kernargs), max_instructions, seed
+        code_object,
+        kernel,
+        *shape,
+        lds,
+        kernargs,
+        [allocations] * len(kernargs),
+        max_instructions,
+        seed,
+        _ranges(uncached),
     )
     return [report_of(count) for count in counters]
+
+
+def _ranges(values: Sequence[Any]) -> list[tuple[int, int]]:
+    return [allocation("uncached", value)[:2] for value in values]
 
 
 def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:

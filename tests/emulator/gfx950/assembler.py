@@ -211,6 +211,8 @@ class Assembler:
                 self.words += [word | 1 << 17, int(offset, 0) & 0x1FFFFF]
         elif name in DS:
             self._lds(name, texts, m)
+        elif name == "s_dcache_inv":
+            self.words += [0x30 << 26 | 32 << 18, 0]
         elif name in CACHE:
             scope = dict.fromkeys([*texts, *m])
             self.words += [0x38 << 26 | CACHE[name] << 18 | ("sc0" in scope) << 14 | ("sc1" in scope) << 15, 0]
