@@ -539,7 +539,7 @@ class Decoder {
     for (Operand& operand : made_.sources) {
       operand.modified = is_modified(operand);
       if (operand.type == Type::kPkF32 && operand.kind == Operand::Kind::kConstant && operand.high_for_high &&
-          made_.form->number != 51) {
+          operand.constant != 0 && made_.form->number != 51) {  // of 0 both words are 0
         unknown("the high word of a constant as a packed operand");
       }
     }

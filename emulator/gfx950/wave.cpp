@@ -185,6 +185,7 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
 
 void Wave::step(const Instruction& instruction) {
   Mask missing = 0;
+  missing_high_ = 0;
   if ((instruction.form->flags & kSelfChecked) == 0) missing = check_reads(instruction);
   if (awaited_ != 0 || !scalar_loads_.empty()) check_writes(instruction);
   check_wait_states(instruction);
@@ -199,6 +200,12 @@ void Wave::step(const Instruction& instruction) {
     const Range& range = instruction.scalar_writes[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
       if (scalar_state_[r] == 0) scalar_state_[r] = 1;
+    }
+  }
+  if (missing_high_ != 0) {
+    undefine_from(instruction.destination.index + 1, missing_high_, missing_from_);
+    if (instruction.mask_destination.kind == Operand::Kind::kScalar) {
+      for (unsigned word = 0; word < 2; ++word) scalar_state_[instruction.mask_destination.index + word] = 0;
     }
   }
   if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1 && instruction.sources[0].kind == Operand::Kind::kScalar) {
@@ -242,6 +249,15 @@ Mask Wave::check_reads(const Instruction& instruction) {
         if (!(first && second)) missing &= first ? ~chosen : chosen;
       }
       if (missing == 0) continue;
+      // Sums of 64 bits whose upper half nobody wants are made with whatever the upper half of a summand holds.
+      const bool sums = form.encoding == Encoding::kVop3 && (form.number == 488 || form.number == 489 || form.number == 520);
+      if (sums && range.count == 2 && r == range.first + 1U && instruction.sources[2].kind == Operand::Kind::kVector &&
+          instruction.sources[2].index == range.first) {
+        if (origins_[r].kind == Origin::Kind::kUnknown) origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
+        missing_from_ = r;
+        missing_high_ |= missing;
+        continue;
+      }
       // What is missing is handed on by arithmetic; it is at fault where it decides something or leaves the registers.
       const bool hands_on = form.function != nullptr && instruction.mask_destination.kind == Operand::Kind::kNone;
       const bool moves = form.encoding == Encoding::kMfma && (form.number == 88 || form.number == 89);
@@ -281,7 +297,12 @@ void Wave::check_wait_states(const Instruction& instruction) {
       const Issued& row = issued_[r];
       if (row.matrix == 0) return;
       unsigned needs = row.matrix_use;
-      if (is_matrix && accumulates) needs = row.first == instruction.sources[2].index && row.first == instruction.destination.index ? 0 : row.matrix_accumulate;
+      // A result that is taken whole as the next accumulator is handed on inside the unit, wherever that one's result
+      // goes; after two passes this takes two states more.
+      if (accumulates) {
+        const bool whole = row.first == instruction.sources[2].index && row.count == instruction.sources[2].dwords;
+        needs = whole ? row.handed_on : row.matrix_accumulate;
+      }
       if (since(row.matrix) < needs) too_early("result of a matrix instruction in " + name_of_row(r) + " is used", since(row.matrix), needs);
     };
     for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
@@ -290,9 +311,10 @@ void Wave::check_wait_states(const Instruction& instruction) {
                                range.count == instruction.sources[2].dwords;
       for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, accumulates);
     }
-    for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
+    // Matrix instructions write their results in order.
+    for (unsigned i = 0; i < instruction.num_vector_writes && !is_matrix; ++i) {
       const Range& range = instruction.vector_writes[i];
-      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, is_matrix);
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, false);
     }
   }
   // Vector instructions that wrote a vector register.
@@ -328,6 +350,9 @@ void Wave::check_wait_states(const Instruction& instruction) {
           instruction.sources[1].kind == Operand::Kind::kScalar && instruction.sources[1].index == r) {
         needs = 4;
       }
+      // A carry or a condition comes another way than a constant does.
+      const Operand& mask = instruction.mask_source;
+      if (is_valu && mask.kind == Operand::Kind::kScalar && range.first == mask.index && range.count == mask.dwords) needs = 0;
       if (encoding == Encoding::kVop3 && instruction.form->number == 482 && r >= kVcc) needs = 4;  // v_div_fmas
       if (since(issued) < needs) too_early(name_of_scalar(r) + " is read after a vector instruction wrote it,", since(issued), needs);
     }
@@ -357,6 +382,8 @@ void Wave::note_issue(const Instruction& instruction) {
       if (is_matrix) {
         row.matrix = clock_;
         row.first = range.first;
+        row.count = static_cast<std::uint8_t>(range.count);
+        row.handed_on = passes == 2 ? 2 : 0;
         row.matrix_use = static_cast<std::uint8_t>(use);
         row.matrix_accumulate = static_cast<std::uint8_t>(accumulate);
         row.valu = 0;

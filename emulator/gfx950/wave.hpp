@@ -152,7 +152,9 @@ class Wave : public WarpProgram {
     std::uint64_t valu = 0;            // last other vector instruction
     std::uint16_t first = 0;           // of the matrix instruction's result
     std::uint8_t matrix_use = 0;       // wait states before its result may be used
-    std::uint8_t matrix_accumulate = 0;
+    std::uint8_t matrix_accumulate = 0;  // before it may be a part of an accumulator
+    std::uint8_t handed_on = 0;          // before it may be the accumulator
+    std::uint8_t count = 0;              // registers of the matrix instruction's result
     bool transcendental = false;
   };
   void step(const Instruction& instruction);
@@ -179,6 +181,7 @@ class Wave : public WarpProgram {
   std::vector<Issued> issued_;
   std::array<std::uint64_t, 128> scalar_issued_{}; // last vector instruction that wrote the scalar register
   std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0;
+  Mask missing_high_ = 0;                          // lanes that lack the upper half of a summand alone
   unsigned missing_from_ = 0;                      // a row that check_reads found without a value
   mutable std::int64_t blamed_ = -1;               // instruction at fault, if it is not the present one
   alignas(16) std::array<std::uint32_t, 128> scalar_{};

@@ -226,15 +226,26 @@ CASES = {
         wrong=ONES + "v_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], 0\nv_mfma_f32_16x16x32_fp8_fp8 v[12:15], v[4:5], v[10:11], 0 // here",
         right=ONES + "v_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], 0\nv_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], v[4:7]",
     ),
+    "accumulator_in_part": Case(
+        "wait states",
+        wrong=ONES + "v_mov_b32 v12, 1.0\nv_mov_b32 v13, 1.0\nv_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], 0\nv_mfma_f32_16x16x32_fp8_fp8 v[16:19], v[8:9], v[10:11], v[6:9] // here",
+        right=ONES + "v_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], 0\nv_mfma_f32_16x16x32_fp8_fp8 v[16:19], v[8:9], v[10:11], v[4:7]",
+    ),
     "swap_after_a_write": Case(
         "wait states",
         wrong="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\nv_permlane32_swap_b32 v4, v5 // here",
         right="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\ns_nop 1\nv_permlane32_swap_b32 v4, v5",
     ),
-    "mask_of_a_comparison": Case(
+    "constant_of_a_comparison": Case(
         "wait states",
-        wrong="v_cmp_gt_u32 vcc, 5, v0\nv_cndmask_b32 v4, v0, v1, vcc // here",
-        right="v_cmp_gt_u32 vcc, 5, v0\ns_nop 1\nv_cndmask_b32 v4, v0, v1, vcc",
+        wrong="v_cmp_gt_u32 vcc, 5, v0\ns_nop 0\nv_add_u32 v4, vcc_lo, v0 // here",
+        right="v_cmp_gt_u32 vcc, 5, v0\nv_cndmask_b32 v4, v0, v1, vcc",
+    ),
+    "upper_half_of_a_sum": Case(
+        "uninitialized register",
+        wrong="v_mov_b32 v6, 3\nv_mad_u64_u32 v[4:5], s[20:21], v0, v0, v[6:7] // here\nglobal_store_dwordx2 v1, v[4:5], s[10:11]\ns_endpgm",
+        right="v_mov_b32 v6, 3\nv_mad_u64_u32 v[4:5], s[20:21], v0, v0, v[6:7]",
+        lane=0,
     ),
     "transcendental": Case(
         "wait states",

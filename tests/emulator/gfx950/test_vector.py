@@ -225,6 +225,10 @@ def test_packed_floats_choose_words() -> None:
         got = apply("v_pk_add_f32 D, A, B neg_lo:[0,1] neg_hi:[1,0]", 2, a, b)
         same(got[0].view(np.float32), f(a[0]) - f(b[0]))
         same(got[1].view(np.float32), -f(a[1]) + f(b[1]))
+        for words in ("", " op_sel_hi:[1,0]"):
+            got = apply(f"v_pk_add_f32 D, A, 0{words}", 2, a)
+            same(got[0].view(np.float32), f(a[0]) + np.float32(0))
+            same(got[1].view(np.float32), f(a[1]) + np.float32(0))
 
 
 def test_half_precision() -> None:

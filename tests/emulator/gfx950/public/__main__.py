@@ -1,0 +1,118 @@
+"""See the package's docstring. Without a case: the list of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+from msa_ops.build import toolchain
+from tests.emulator.gfx950.public.cases import Case, all_cases
+from tests.emulator.gfx950.public.hip import Hip
+from tests.emulator.gfx950.public.pytest_run import public_tests
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.emulator.gfx950.public")
+    parser.add_argument("flydsl", type=Path, help="a checkout of FlyDSL")
+    parser.add_argument("case", nargs="*", help="names of cases, or 'all'")
+    parser.add_argument("--seed", type=int, action="append", help="random schedule; may be given several times")
+    parser.add_argument("--pytest", help="instead of cases: arguments of pytest, run on FlyDSL's own tests")
+    parser.add_argument("--bitcode", type=Path, help="folder of ROCm's device libraries (ocml.bc, ...), which some use")
+    parser.add_argument("--keep", type=Path, help="folder for the code objects")
+    parser.add_argument("--limit", type=float, default=2e9, help="wave instructions after which a launch is given up")
+    options = parser.parse_intermixed_args()
+    if options.pytest:
+        with tempfile.TemporaryDirectory() as work:
+            _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
+            return public_tests(
+                options.flydsl.resolve(),
+                shlex.split(options.pytest),
+                Hip(Path(work), keep=options.keep, max_instructions=int(options.limit)),
+                options.seed,
+            )
+    cases = {case.name: case for case in all_cases()}
+    if not options.case:
+        print("\n".join(f"{case.name:32} {case.what}" for case in cases.values()))
+        return 0
+    chosen = list(cases) if options.case == ["all"] else options.case
+    if len(chosen) > 1:  # FlyDSL keeps what one compilation made for the next, so each case has its own process
+        given = [argument for argument in sys.argv[1:] if argument not in options.case]
+        command = [sys.executable, "-m", __package__, *given]
+        failed = [name for name in chosen if subprocess.run([*command, name], check=False).returncode != 0]
+        print(f"failed: {', '.join(failed)}" if failed else f"all {len(chosen)} passed")
+        return bool(failed)
+    with tempfile.TemporaryDirectory() as work:
+        _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
+        hip = Hip(Path(work), keep=options.keep, max_instructions=int(options.limit))
+        good = [_run(cases[chosen[0]], hip, seed) for seed in [None, *(options.seed or ())]]
+    return not all(good)
+
+
+def _set_up(flydsl: Path, work: Path, bitcode: Path | None) -> None:
+    """FlyDSL compiles for gfx950 with our linker, and its checkout can be imported beside our own tests."""
+    import tests
+
+    linker = work / "rocm" / "llvm" / "bin" / "ld.lld"
+    linker.parent.mkdir(parents=True)
+    linker.write_text(f'#!/bin/sh\nexec "{toolchain.zig()}" ld.lld "$@"\n')
+    linker.chmod(0o755)
+    if bitcode is not None:
+        (work / "rocm" / "amdgcn").mkdir()
+        (work / "rocm" / "amdgcn" / "bitcode").symlink_to(bitcode.resolve())
+    os.environ.update(
+        FLYDSL_GPU_ARCH="gfx950",
+        ARCH="gfx950",
+        ROCM_PATH=str(work / "rocm"),
+        FLYDSL_RUNTIME_ENABLE_CACHE="0",
+        FLYDSL_RUNTIME_CACHE_DIR=str(work / "cache"),  # some tests switch it on
+    )
+    sys.path.insert(0, str(flydsl))
+    tests.__path__.append(str(flydsl / "tests"))
+
+
+def _run(case: Case, hip: Hip, seed: int | None) -> bool:
+    from tests.emulator.gfx950.public.host import cpu_as_gpu
+
+    hip.launches, hip.error, hip.seed = [], None, seed
+    torch.manual_seed(0)
+    started = time.perf_counter()
+    problem: BaseException | None = None
+    result = ""
+    try:
+        with cpu_as_gpu():
+            result = case.run(hip)
+        hip.raise_error()
+    except Exception as error:
+        problem = hip.error or error
+        if hip.error is None and not isinstance(error, AssertionError):
+            traceback.print_exc(limit=-4, chain=False)
+    if case.alarm is not None:
+        found = "wrong result" if isinstance(problem, AssertionError) else getattr(problem, "kind", None)
+        result = f"with the alarm that it deserves: {problem}"
+        problem = None if found == case.alarm else RuntimeError(f"no alarm of the kind {case.alarm!r}: {problem}")
+    elif problem is None and not hip.launches:
+        problem = RuntimeError("nothing was launched")
+    instructions = sum(launch.wave_instructions for launch in hip.launches)
+    seconds = sum(launch.seconds for launch in hip.launches)
+    print(
+        f"{case.name} seed {seed}: {'FAILED' if problem else 'passed'} {result}; {len(hip.launches)} launches, "
+        f"{instructions:,} wave instructions in {seconds:.2f} s ({instructions / max(seconds, 1e-9) / 1e6:.2f} M/s), "
+        f"{time.perf_counter() - started:.0f} s in all",
+        flush=True,
+    )
+    if problem is not None:
+        print(f"    {type(problem).__name__}: {str(problem).splitlines()[0]}", flush=True)
+    return problem is None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
