@@ -18,7 +18,8 @@ struct BufferResource {
         stride(wave.sgpr(sgpr + 1) >> 16 & 0x3fff),
         num_records(wave.sgpr(sgpr + 2)),
         swizzled((wave.sgpr(sgpr + 1) >> 31) != 0) {
-    if ((wave.sgpr(sgpr + 3) >> 23 & 1) != 0) throw Violation{FaultKind::kIllegal, "a buffer resource that adds the lane's number"};
+    if ((wave.sgpr(sgpr + 3) >> 23 & 1) != 0)
+      throw Violation{FaultKind::kIllegal, "a buffer resource that adds the lane's number"};
     if (swizzled) throw Violation{FaultKind::kIllegal, "a swizzled buffer resource"};
   }
   // Whether so many bytes at an offset are inside; `index` counts only for structured buffers.

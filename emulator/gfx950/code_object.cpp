@@ -178,7 +178,9 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
   std::vector<Section> sections;
   for (unsigned i = 0; i < count; ++i) sections.push_back(file.at<Section>(table + std::uint64_t{i} * entry_size));
   const auto names = file.at<std::uint16_t>(62);
-  const auto name_of_section = [&](const Section& section) { return file.text(sections.at(names).offset + section.name); };
+  const auto name_of_section = [&](const Section& section) {
+    return file.text(sections.at(names).offset + section.name);
+  };
 
   CodeObject made;
   unsigned text_index = 0;
@@ -215,15 +217,16 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
     for (std::uint64_t at = section.offset; at < section.offset + section.size; at += 24) {
       const std::string name = file.text(sections.at(section.link).offset + file.at<std::uint32_t>(at));
       if (!name.empty()) {
-        symbols[name] = {file.at<std::uint16_t>(at + 6), file.at<std::uint64_t>(at + 8), file.at<std::uint64_t>(at + 16),
-                         file.at<std::uint8_t>(at + 4) & 15U};
+        symbols[name] = {file.at<std::uint16_t>(at + 6), file.at<std::uint64_t>(at + 8),
+                         file.at<std::uint64_t>(at + 16), file.at<std::uint8_t>(at + 4) & 15U};
       }
     }
   }
   for (const auto& [name, symbol] : symbols) {
     const std::uint64_t base = relocatable ? 0 : made.text_address;
     if (symbol.section == text_index && symbol.type == 2) {
-      made.functions.push_back({static_cast<std::uint32_t>(symbol.value - base), static_cast<std::uint32_t>(symbol.size)});
+      made.functions.push_back(
+          {static_cast<std::uint32_t>(symbol.value - base), static_cast<std::uint32_t>(symbol.size)});
     }
     if (name.size() < 4 || name.compare(name.size() - 3, 3, ".kd") != 0 || symbol.section >= count) continue;
     const std::string kernel = name.substr(0, name.size() - 3);

@@ -131,20 +131,28 @@ const char* keep(std::string text) {  // names live as long as the program
 
 void add_pair(std::vector<Form>& made, unsigned number, unsigned to_exec, const std::string& rest, Type a, Type b,
               VectorFunction function) {
-  made.push_back(vector_form(Encoding::kVopc, number, keep("v_cmp_" + rest), Type::kMask, a, b, Type::kNone, function, kWritesVcc));
-  made.push_back(vector_form(Encoding::kVopc, number + to_exec, keep("v_cmpx_" + rest), Type::kMask, a, b, Type::kNone, function,
-                             kWritesVcc | kWritesExec));
+  made.push_back(vector_form(Encoding::kVopc, number, keep("v_cmp_" + rest), Type::kMask, a, b, Type::kNone, function,
+                             kWritesVcc));
+  made.push_back(vector_form(Encoding::kVopc, number + to_exec, keep("v_cmpx_" + rest), Type::kMask, a, b, Type::kNone,
+                             function, kWritesVcc | kWritesExec));
 }
 
 template <typename T, int... conditions>
-void add_floats(std::vector<Form>& made, unsigned base, const char* type, Type operand, std::integer_sequence<int, conditions...>) {
-  static const char* const kNames[] = {"f", "lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt", "tru"};
-  (add_pair(made, base + conditions, 16, std::string(kNames[conditions]) + "_" + type, operand, operand, compare_float<T, conditions>), ...);
+void add_floats(std::vector<Form>& made, unsigned base, const char* type, Type operand,
+                std::integer_sequence<int, conditions...>) {
+  static const char* const kNames[] = {"f", "lt",  "eq",  "le",  "gt",  "lg",  "ge",  "o",
+                                       "u", "nge", "nlg", "ngt", "nle", "neq", "nlt", "tru"};
+  (add_pair(made, base + conditions, 16, std::string(kNames[conditions]) + "_" + type, operand, operand,
+            compare_float<T, conditions>),
+   ...);
 }
 template <typename T, int... conditions>
-void add_integers(std::vector<Form>& made, unsigned base, const char* type, Type operand, std::integer_sequence<int, conditions...>) {
+void add_integers(std::vector<Form>& made, unsigned base, const char* type, Type operand,
+                  std::integer_sequence<int, conditions...>) {
   static const char* const kNames[] = {"f", "lt", "eq", "le", "gt", "ne", "ge", "t"};
-  (add_pair(made, base + conditions, 16, std::string(kNames[conditions]) + "_" + type, operand, operand, compare_integer<T, conditions>), ...);
+  (add_pair(made, base + conditions, 16, std::string(kNames[conditions]) + "_" + type, operand, operand,
+            compare_integer<T, conditions>),
+   ...);
 }
 
 }  // namespace

@@ -8,16 +8,19 @@
 namespace msa_ops::emulator::gfx950 {
 namespace {
 
-constexpr Type N = Type::kNone, B = Type::kB32, F = Type::kF32, D = Type::kF64, H = Type::kF16, W = Type::kB64, S = Type::kB16;
+constexpr Type N = Type::kNone, B = Type::kB32, F = Type::kF32, D = Type::kF64, H = Type::kF16, W = Type::kB64,
+               S = Type::kB16;
 constexpr Encoding V1 = Encoding::kVop1, V3 = Encoding::kVop3;
 
 std::uint32_t to_u32(double value) {
   if (std::isnan(value)) return 0;
-  return static_cast<std::uint32_t>(static_cast<std::int64_t>(std::min(std::max(std::trunc(value), 0.0), 4294967295.0)));
+  return static_cast<std::uint32_t>(
+      static_cast<std::int64_t>(std::min(std::max(std::trunc(value), 0.0), 4294967295.0)));
 }
 std::uint32_t to_i32(double value) {
   if (std::isnan(value)) return 0;
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::min(std::max(std::trunc(value), -2147483648.0), 2147483647.0)));
+  return static_cast<std::uint32_t>(
+      static_cast<std::int32_t>(std::min(std::max(std::trunc(value), -2147483648.0), 2147483647.0)));
 }
 std::uint32_t half_toward_zero(float value) {
   const std::uint32_t near = half_from(value);
@@ -51,7 +54,8 @@ std::uint32_t narrow(const Format& f, double value, const VectorOperation& o, co
 }
 
 void put_word(VectorOperation& o, unsigned lane, std::uint32_t word) {
-  o.d[lane] = o.instruction.destination.high ? (o.d[lane] & 0xffff) | word << 16 : (o.d[lane] & 0xffff0000) | (word & 0xffff);
+  o.d[lane] =
+      o.instruction.destination.high ? (o.d[lane] & 0xffff) | word << 16 : (o.d[lane] & 0xffff0000) | (word & 0xffff);
 }
 unsigned word_mask(const VectorOperation& o) { return o.instruction.destination.high ? 12 : 3; }
 unsigned byte_of_destination(const VectorOperation& o) {
@@ -64,7 +68,8 @@ void put_byte(VectorOperation& o, unsigned lane, std::uint32_t byte) {
 
 template <const Format& format>
 void pk_narrow(VectorOperation& o) {  // two fp32 to a word of two bytes
-  for (unsigned l = 0; l < kLanes; ++l) put_word(o, l, narrow(format, as_float(o.a[l]), o) | narrow(format, as_float(o.b[l]), o) << 8);
+  for (unsigned l = 0; l < kLanes; ++l)
+    put_word(o, l, narrow(format, as_float(o.a[l]), o) | narrow(format, as_float(o.b[l]), o) << 8);
   o.mask = word_mask(o);
 }
 template <const Format& format>
@@ -138,7 +143,8 @@ void scale_down(VectorOperation& o) {
       if (from == Element::kF32) bits = i == 0 ? o.a[l] : pair_in_one ? o.a[l + kLanes] : o.b[l];
       else bits = o.a[l] >> (16 * i) & 0xffff;
       const std::uint32_t now = state;
-      packed |= element_from(to, scaled_down(element_to(from, bits), scale), saturates(o), random ? &now : nullptr) << (width * i);
+      packed |= element_from(to, scaled_down(element_to(from, bits), scale), saturates(o), random ? &now : nullptr)
+                << (width * i);
       state = next_random(state);
     }
     if (width * count == 16) put_word(o, l, packed);
@@ -207,14 +213,16 @@ void convert_32(Wave& wave, const Instruction& i) {
                                              : field(wave, i.sources[0].index, lane, e * in, in);
       const double value = element_to(from, bits);
       const std::uint32_t now = state;
-      const std::uint64_t code = element_from(to, up ? value * scale : scaled_down(value, scale), saturate, random ? &now : nullptr);
+      const std::uint64_t code =
+          element_from(to, up ? value * scale : scaled_down(value, scale), saturate, random ? &now : nullptr);
       state = next_random(state);
       const unsigned bit = e * out;
       const std::uint64_t placed = code << (bit % 32);
       result[bit / 32] |= static_cast<std::uint32_t>(placed);
       result[bit / 32 + 1] |= static_cast<std::uint32_t>(placed >> 32);
     }
-    for (unsigned word = 0; word < i.destination.dwords; ++word) wave.row(i.destination.index + word)[lane] = result[word];
+    for (unsigned word = 0; word < i.destination.dwords; ++word)
+      wave.row(i.destination.index + word)[lane] = result[word];
   });
   for (unsigned word = 0; word < i.destination.dwords; ++word) wave.define(i.destination.index + word, lanes);
 }
@@ -228,12 +236,25 @@ std::vector<Form> convert_forms() {
   const auto wide_form = [&](unsigned n, const char* name, Type d, Type a, Type b, Type c, Handler h) {
     made.push_back({V3, static_cast<std::uint16_t>(n), name, d, {a, b, c}, h, nullptr, 0});
   };
-  add(V1, 3, "v_cvt_i32_f64", B, D, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] = to_i32(as_double(wide(o.a, l))); });
-  add(V1, 21, "v_cvt_u32_f64", B, D, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] = to_u32(as_double(wide(o.a, l))); });
-  add(V1, 4, "v_cvt_f64_i32", D, B, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) set_wide(o.d, l, as_bits(static_cast<double>(static_cast<std::int32_t>(o.a[l])))); });
-  add(V1, 22, "v_cvt_f64_u32", D, B, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) set_wide(o.d, l, as_bits(static_cast<double>(o.a[l]))); });
-  add(V1, 15, "v_cvt_f32_f64", F, D, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] = clean(static_cast<float>(as_double(wide(o.a, l)))); });
-  add(V1, 16, "v_cvt_f64_f32", D, F, N, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) set_wide(o.d, l, as_bits(static_cast<double>(as_float(o.a[l])))); });
+  add(V1, 3, "v_cvt_i32_f64", B, D, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l) o.d[l] = to_i32(as_double(wide(o.a, l)));
+  });
+  add(V1, 21, "v_cvt_u32_f64", B, D, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l) o.d[l] = to_u32(as_double(wide(o.a, l)));
+  });
+  add(V1, 4, "v_cvt_f64_i32", D, B, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l)
+      set_wide(o.d, l, as_bits(static_cast<double>(static_cast<std::int32_t>(o.a[l]))));
+  });
+  add(V1, 22, "v_cvt_f64_u32", D, B, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l) set_wide(o.d, l, as_bits(static_cast<double>(o.a[l])));
+  });
+  add(V1, 15, "v_cvt_f32_f64", F, D, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l) o.d[l] = clean(static_cast<float>(as_double(wide(o.a, l))));
+  });
+  add(V1, 16, "v_cvt_f64_f32", D, F, N, N, [](VectorOperation& o) {
+    for (unsigned l = 0; l < kLanes; ++l) set_wide(o.d, l, as_bits(static_cast<double>(as_float(o.a[l]))));
+  });
   add(V1, 5, "v_cvt_f32_i32", F, B, N, N, LANES1(as_bits(static_cast<float>(static_cast<std::int32_t>(a)))));
   add(V1, 6, "v_cvt_f32_u32", F, B, N, N, LANES1(as_bits(static_cast<float>(a))));
   add(V1, 7, "v_cvt_u32_f32", B, F, N, N, LANES1(to_u32(as_float(a))));
@@ -264,8 +285,10 @@ std::vector<Form> convert_forms() {
   });
   add(V1, 88, "v_prng_b32", B, B, N, N, LANES1(next_random(a)));
   add(V1, 91, "v_cvt_f32_bf16", F, S, N, N, LANES1(clean(bfloat_to(a & 0xffff))));
-  add(V3, 662, "v_cvt_pkrtz_f16_f32", B, F, F, N, LANES2(half_toward_zero(as_float(a)) | half_toward_zero(as_float(b)) << 16));
-  add(V3, 615, "v_cvt_pk_f16_f32", B, F, F, N, LANES2(half_from(as_float(a)) | static_cast<std::uint32_t>(half_from(as_float(b))) << 16));
+  add(V3, 662, "v_cvt_pkrtz_f16_f32", B, F, F, N,
+      LANES2(half_toward_zero(as_float(a)) | half_toward_zero(as_float(b)) << 16));
+  add(V3, 615, "v_cvt_pk_f16_f32", B, F, F, N,
+      LANES2(half_from(as_float(a)) | static_cast<std::uint32_t>(half_from(as_float(b))) << 16));
   add(V3, 616, "v_cvt_pk_bf16_f32", B, F, F, N, LANES2(bfloat_from(as_float(a)) | bfloat_from(as_float(b)) << 16));
   add(V3, 674, "v_cvt_pk_fp8_f32", B, F, F, N, pk_narrow<kFp8>, kPartial);
   add(V3, 675, "v_cvt_pk_bf8_f32", B, F, F, N, pk_narrow<kBf8>, kPartial);

@@ -23,7 +23,8 @@ std::uint32_t of_lane(Wave& wave, const Operand& operand, unsigned lane) {
 void readfirstlane(Wave& wave, const Instruction& i) {
   const Mask lanes = wave.exec();
   wave.check_scalars(i);
-  wave.sgpr(i.mask_destination.index) = of_lane(wave, i.sources[0], lanes != 0 ? static_cast<unsigned>(__builtin_ctzll(lanes)) : 0);
+  wave.sgpr(i.mask_destination.index) =
+      of_lane(wave, i.sources[0], lanes != 0 ? static_cast<unsigned>(__builtin_ctzll(lanes)) : 0);
 }
 
 void readlane(Wave& wave, const Instruction& i) {
@@ -74,7 +75,8 @@ void move(Wave& wave, const Instruction& i) {
   wave.define(i.destination.index, lanes);
 }
 
-Form form(Encoding encoding, unsigned number, const char* name, Type d, Type a, Type b, Handler handler, std::uint32_t flags) {
+Form form(Encoding encoding, unsigned number, const char* name, Type d, Type a, Type b, Handler handler,
+          std::uint32_t flags) {
   return {encoding, static_cast<std::uint16_t>(number), name, d, {a, b, N}, handler, nullptr, flags};
 }
 

@@ -18,7 +18,9 @@ bool hidden_value(const std::string& kind, const LaunchShape& shape, std::uint64
   for (unsigned axis = 0; axis < 3; ++axis) {
     if (kind == std::string("hidden_block_count") + kAxes[axis]) value = shape.grid[axis];
     else if (kind == std::string("hidden_group_size") + kAxes[axis]) value = shape.block[axis];
-    else if (kind == std::string("hidden_remainder") + kAxes[axis] || kind == std::string("hidden_global_offset") + kAxes[axis]) value = 0;
+    else if (kind == std::string("hidden_remainder") + kAxes[axis] ||
+             kind == std::string("hidden_global_offset") + kAxes[axis])
+      value = 0;
     else continue;
     return true;
   }
@@ -38,15 +40,17 @@ std::uint64_t workgroups(const LaunchShape& shape) {
 }
 
 // Completes the arguments and gives them to the kernel; they are memory that it may read.
-void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>& kernarg, std::vector<Allocation>& memory) {
+void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>& kernarg,
+             std::vector<Allocation>& memory) {
   const KernelImage& image = kernel.image();
   std::size_t explicit_bytes = 0;
   for (const KernelArgument& argument : image.arguments) {
-    if (argument.kind.rfind("hidden_", 0) != 0) explicit_bytes = std::max<std::size_t>(explicit_bytes, argument.offset + argument.bytes);
+    if (argument.kind.rfind("hidden_", 0) != 0)
+      explicit_bytes = std::max<std::size_t>(explicit_bytes, argument.offset + argument.bytes);
   }
   if (kernarg.size() < explicit_bytes) {
-    throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() + " takes " +
-                                std::to_string(explicit_bytes));
+    throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() +
+                                " takes " + std::to_string(explicit_bytes));
   }
   kernarg.resize(std::max<std::size_t>(kernarg.size(), image.descriptor.kernarg_bytes));
   for (const KernelArgument& argument : image.arguments) {
@@ -64,8 +68,9 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
 
 }  // namespace
 
-void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
-             const RunOptions& options, Counters& counters, std::vector<Coherence::Range> uncached) {
+void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg,
+             std::vector<Allocation> memory, const RunOptions& options, Counters& counters,
+             std::vector<Coherence::Range> uncached) {
   prepare(kernel, shape, kernarg, memory);
   const GlobalMemory global(std::move(memory));
   Coherence coherence({workgroups(shape)}, std::move(uncached), options.seed);

@@ -16,8 +16,9 @@ extern const Chip kChip;
 // is what the kernel may use besides; `uncached` ranges of it go past the caches, as fine-grained memory does. Throws
 // std::invalid_argument for a launch over the limits or too few bytes of arguments, Fault for what the kernel does
 // wrong.
-void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg, std::vector<Allocation> memory,
-             const RunOptions& options, Counters& counters, std::vector<Coherence::Range> uncached = {});
+void execute(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t> kernarg,
+             std::vector<Allocation> memory, const RunOptions& options, Counters& counters,
+             std::vector<Coherence::Range> uncached = {});
 
 // The same kernel on each of several devices at the same time; they may wait for each other. Memory of one that others
 // may use is in the list of each of them.

@@ -22,7 +22,8 @@ Kernel::Kernel(const std::uint8_t* code_object, std::size_t bytes, const std::st
   text_ = std::move(object.text);
   // Firmware that preloads kernel arguments starts behind the 256 bytes that load them.
   entry_ = index_at(image_.entry + ((image_.descriptor.preload & 0x7f) != 0 ? 256 : 0));
-  if (entry_ == program_.instructions.size()) throw CodeObjectError("code object: no instruction at the kernel's entry");
+  if (entry_ == program_.instructions.size())
+    throw CodeObjectError("code object: no instruction at the kernel's entry");
 }
 
 std::uint32_t Kernel::index_at(std::uint64_t offset) const {
@@ -37,7 +38,8 @@ std::unique_ptr<WarpProgram> Kernel::make_warp(ThreadBlock& block, unsigned inde
     std::weak_ptr<Workgroup>& known = workgroups_[&block];
     if (index > 0) workgroup = known.lock();
     if (!workgroup) {
-      workgroup = std::make_shared<Workgroup>(image_.descriptor.group_segment_bytes + block.shape().dynamic_shared_memory);
+      workgroup =
+          std::make_shared<Workgroup>(image_.descriptor.group_segment_bytes + block.shape().dynamic_shared_memory);
       const auto& threads = block.shape().block;
       workgroup->lds.set_single_wave(threads[0] * threads[1] * threads[2] <= kLanes);
       known = workgroup;

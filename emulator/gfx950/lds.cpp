@@ -53,14 +53,18 @@ std::byte* Lds::access(Access kind, std::uint32_t address, unsigned bytes, unsig
     if (at == first) byte_mask &= 15U << (address & 3);
     if (at == last) byte_mask &= 15U >> (3 - ((address + bytes - 1) & 3));
     // Where byte 0 of the dword is in the data; only bytes of the mask are looked at.
-    const auto* const own = data == nullptr ? nullptr : static_cast<const std::byte*>(data) + (static_cast<std::ptrdiff_t>(at) * 4 - static_cast<std::ptrdiff_t>(address));
+    const auto* const own = data == nullptr
+                                ? nullptr
+                                : static_cast<const std::byte*>(data) +
+                                      (static_cast<std::ptrdiff_t>(at) * 4 - static_cast<std::ptrdiff_t>(address));
     check_dword(kind, shadow_[at], byte_mask, wave, epoch, at * 4, instruction, lane, own, unwritten);
   }
   return &data_[address];
 }
 
 void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t epoch,
-                      std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data, bool* unwritten) {
+                      std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data,
+                      bool* unwritten) {
   const auto owner = static_cast<std::uint8_t>(wave + 1);
   if (shadow.flight_write != 0) {
     if (shadow.flight_write == owner) {
@@ -75,7 +79,8 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
     *unwritten = true;
     return;  // nothing has been read that a later write could change
   } else if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
-    throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane, address};
+    throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane,
+                    address};
   }
   if (kind != Access::kRead) {
     if (shadow.flight_read != 0 && shadow.flight_read != owner) {
@@ -94,15 +99,19 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
       const std::uint8_t writer = shadow.writers[byte], reader = shadow.readers[byte];
       // A write of the value that is there already is nothing that another wave could see: waves whose lanes have
       // nothing to do write zeros to a place that nobody uses.
-      if (kind == Access::kWrite && data != nullptr && (shadow.written >> byte & 1) != 0 && data[byte] == data_[address + byte]) continue;
+      if (kind == Access::kWrite && data != nullptr && (shadow.written >> byte & 1) != 0 &&
+          data[byte] == data_[address + byte])
+        continue;
       if (writer != 0 && writer != owner && !(kind == Access::kAtomic && shadow.atomic != 0)) {
-        race(kind == Access::kRead ? "read without a barrier after the write by" : "write without a barrier after the write by",
+        race(kind == Access::kRead ? "read without a barrier after the write by"
+                                   : "write without a barrier after the write by",
              shadow, writer, address + byte, lane);
       }
       if (kind == Access::kRead) {
         shadow.readers[byte] = reader == 0 || reader == owner ? owner : kSeveral;
       } else {
-        if (reader != 0 && reader != owner) race("write without a barrier after the read by", shadow, reader, address + byte, lane);
+        if (reader != 0 && reader != owner)
+          race("write without a barrier after the read by", shadow, reader, address + byte, lane);
         shadow.writers[byte] = kind == Access::kAtomic && writer != 0 && writer != owner ? kSeveral : owner;
       }
     }

@@ -23,7 +23,8 @@ class Lds {
   // Checks an access of a lane and returns its place: Violation if it is outside, misaligned, reads what nothing has
   // written, meets data in flight, or races with another wave of the same epoch (the number of barriers passed).
   // `alignment` is a power of two. A read with `unwritten` tells there
-  // what it would otherwise throw, and returns null outside: the hardware gives 0 there, and kernels may drop it. `data` is what a write will write: waves may write the same value to a place.
+  // what it would otherwise throw, and returns null outside: the hardware gives 0 there, and kernels may drop it.
+  // `data` is what a write will write: waves may write the same value to a place.
   std::byte* access(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
                     std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data = nullptr,
                     bool* unwritten = nullptr);

@@ -66,7 +66,8 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
     bool unwritten = false;
-    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
+    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, alignment_of(bytes), wave.index(),
+                                               wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
     if (unwritten) operation.undefined |= Mask{1} << lane;
     if (bytes < 4 || place == nullptr) std::memset(data[lane], 0, 16);
     if (place != nullptr) std::memcpy(data[lane], place, bytes);
@@ -76,7 +77,9 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
     std::uint32_t* const row = wave.row(i.destination.index + word);
     for_lanes(lanes, [&](unsigned lane) {
       std::uint32_t value = data[lane][word];
-      if (is_signed) value = bytes == 1 ? static_cast<std::uint32_t>(static_cast<std::int8_t>(value)) : static_cast<std::uint32_t>(static_cast<std::int16_t>(value));
+      if (is_signed)
+        value = bytes == 1 ? static_cast<std::uint32_t>(static_cast<std::int8_t>(value))
+                           : static_cast<std::uint32_t>(static_cast<std::int16_t>(value));
       if (part == 1) value = (row[lane] & 0xffff0000) | (value & 0xffff);
       if (part == 2) value = (row[lane] & 0xffff) | value << 16;
       row[lane] = value;
@@ -102,7 +105,8 @@ void write(Wave& wave, const Instruction& i) {
     std::uint32_t parts[4];
     for (unsigned word = 0; word < words; ++word) parts[word] = data[word * kLanes + lane];
     if (bytes < 4) parts[0] >>= shift;
-    std::byte* place = wave.lds().access(Lds::Access::kWrite, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(), i.address, static_cast<int>(lane), parts);
+    std::byte* place = wave.lds().access(Lds::Access::kWrite, at, bytes, alignment_of(bytes), wave.index(),
+                                         wave.epoch(), i.address, static_cast<int>(lane), parts);
     std::memcpy(place, parts, bytes);
   });
   operation.lds_bytes = bytes;
@@ -130,7 +134,9 @@ void two(Wave& wave, const Instruction& i) {
         const std::uint32_t* const data = wave.row(i.sources[1 + second].index);
         for (unsigned word = 0; word < words; ++word) parts[word] = data[word * kLanes + lane];
       }
-      std::byte* place = wave.lds().access(is_write ? Lds::Access::kWrite : Lds::Access::kRead, at, bytes, 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane), is_write ? parts : nullptr, is_write ? nullptr : &unwritten);
+      std::byte* place = wave.lds().access(is_write ? Lds::Access::kWrite : Lds::Access::kRead, at, bytes, 4,
+                                           wave.index(), wave.epoch(), i.address, static_cast<int>(lane),
+                                           is_write ? parts : nullptr, is_write ? nullptr : &unwritten);
       if (unwritten) operation.undefined |= Mask{1} << lane;
       if (is_write) {
         std::memcpy(place, parts, bytes);
@@ -162,7 +168,8 @@ void atomic(Wave& wave, const Instruction& i) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
+    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(),
+                                         i.address, static_cast<int>(lane));
     T old, operand;
     const std::uint32_t parts[2] = {data[lane], sizeof(T) == 8 ? data[lane + kLanes] : 0};
     std::memcpy(&operand, parts, sizeof(T));
@@ -192,7 +199,8 @@ void compare_store(Wave& wave, const Instruction& i) {  // the first datum is co
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
+    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(),
+                                         i.address, static_cast<int>(lane));
     const auto operand = [&](unsigned source) {
       const std::uint32_t* const data = wave.row(i.sources[source].index);
       const std::uint32_t parts[2] = {data[lane], sizeof(T) == 8 ? data[lane + kLanes] : 0};
@@ -240,7 +248,8 @@ void read_transposed(Wave& wave, const Instruction& i) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
     bool unwritten = false;
-    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, words == 2 ? 8 : 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
+    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, words == 2 ? 8 : 4, wave.index(),
+                                               wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
     if (unwritten) operation.undefined |= Mask{0xffff} << (lane & 48);  // its row goes to all of them
     if (place != nullptr) std::memcpy(data[lane], place, bytes);
     else outside(operation, lane);
@@ -327,9 +336,16 @@ struct Atomics {
 
 std::vector<Form> lds_forms() {
   std::vector<Form> made;
-  const auto add = [&](unsigned number, const char* name, Type destination, Type address, Type data, Type data2, Handler handler,
-                       std::uint32_t flags = 0) {
-    made.push_back({Encoding::kDs, static_cast<std::uint16_t>(number), name, destination, {address, data, data2}, handler, nullptr, flags});
+  const auto add = [&](unsigned number, const char* name, Type destination, Type address, Type data, Type data2,
+                       Handler handler, std::uint32_t flags = 0) {
+    made.push_back({Encoding::kDs,
+                    static_cast<std::uint16_t>(number),
+                    name,
+                    destination,
+                    {address, data, data2},
+                    handler,
+                    nullptr,
+                    flags});
   };
   add(54, "ds_read_b32", B, B, N, N, read<4, false, 0>);
   add(118, "ds_read_b64", W, B, N, N, read<8, false, 0>);
@@ -373,7 +389,8 @@ std::vector<Form> lds_forms() {
   using U = std::uint32_t;
   using L = std::uint64_t;
   static std::vector<std::unique_ptr<std::string>> names;
-  const auto add_atomic = [&](unsigned number, const std::string& operation, const std::string& type, Handler h, Type data) {
+  const auto add_atomic = [&](unsigned number, const std::string& operation, const std::string& type, Handler h,
+                              Type data) {
     names.push_back(std::make_unique<std::string>("ds_" + operation + "_" + type));
     add(number, names.back()->c_str(), N, B, data, N, h);
     names.push_back(std::make_unique<std::string>("ds_" + operation + "_rtn_" + type));

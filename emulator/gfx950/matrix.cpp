@@ -142,7 +142,8 @@ void unpack_fours(const std::uint32_t* rows, unsigned lane, float* out) {
   for (unsigned e = 0; e < 32; ++e) out[e] = decoders().fp4[rows[e / 8 * kLanes + lane] >> (4 * (e % 8)) & 15];
 }
 
-unsigned unpack(const Wave& wave, const Shape& shape, const Operand& operand, bool is_a, unsigned format, unsigned lane, float* out) {
+unsigned unpack(const Wave& wave, const Shape& shape, const Operand& operand, bool is_a, unsigned format, unsigned lane,
+                float* out) {
   const std::uint32_t* const rows = wave.row(operand.index);
   const Decoders& d = decoders();
   switch (shape.kind) {
@@ -226,18 +227,22 @@ bool is_extreme(const float* values, unsigned count) {
 }
 
 // The accumulator of a form of one block: rows of the result are runs of m lanes.
-unsigned row_of_run(unsigned m, unsigned reg, unsigned run) { return m == 16 ? 4 * run + reg : 8 * (reg / 4) + 4 * run + reg % 4; }
+unsigned row_of_run(unsigned m, unsigned reg, unsigned run) {
+  return m == 16 ? 4 * run + reg : 8 * (reg / 4) + 4 * run + reg % 4;
+}
 void gather_rows(const Wave& wave, const Operand& addend, unsigned m, unsigned regs, float* c) {
   const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
   for (unsigned reg = 0; reg < regs; ++reg) {
     for (unsigned run = 0; run < kLanes / m; ++run) {
       float* const to = c + row_of_run(m, reg, run) * m;
-      if (addend.kind == Operand::Kind::kVector) std::memcpy(to, wave.row(addend.index + reg) + run * m, m * sizeof(float));
+      if (addend.kind == Operand::Kind::kVector)
+        std::memcpy(to, wave.row(addend.index + reg) + run * m, m * sizeof(float));
       else std::fill(to, to + m, constant);
     }
   }
 }
-void scatter_rows(Wave& wave, unsigned first, unsigned m, unsigned regs, const float* c, const bool* nan_row, const bool* nan_column) {
+void scatter_rows(Wave& wave, unsigned first, unsigned m, unsigned regs, const float* c, const bool* nan_row,
+                  const bool* nan_column) {
   for (unsigned reg = 0; reg < regs; ++reg) {
     std::uint32_t* const to = wave.row(first + reg);
     for (unsigned run = 0; run < kLanes / m; ++run) {
@@ -286,7 +291,8 @@ Undefined find_undefined(const Wave& wave, const Instruction& i, const Shape& sh
   for_lanes(lines_b, [&](unsigned lane) { bad_b[lane % shape.m] = true; });
   for (unsigned reg = 0; reg < shape.d_dwords; ++reg) {
     Mask bad = 0;
-    if (i.sources[2].kind == Operand::Kind::kVector) bad = ~wave.defined({static_cast<std::uint16_t>(i.sources[2].index + reg), 1});
+    if (i.sources[2].kind == Operand::Kind::kVector)
+      bad = ~wave.defined({static_cast<std::uint16_t>(i.sources[2].index + reg), 1});
     if (lines_a != 0 || lines_b != 0) {
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         unsigned block = 0;
@@ -347,7 +353,8 @@ void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
         const Operand& operand = i.scales[which];
         for (unsigned lane = 0; lane < kLanes; ++lane) {
           // A byte of the lane's register is the scale of its line for 32 elements.
-          const std::uint32_t word = operand.kind == Operand::Kind::kVector ? wave.row(operand.index)[lane] : wave.value32(operand);
+          const std::uint32_t word =
+              operand.kind == Operand::Kind::kVector ? wave.row(operand.index)[lane] : wave.value32(operand);
           const unsigned code = word >> (8 * i.scale_bytes[which]) & 255;
           const unsigned line = lane % m, first = lane / m * 32;
           if (code == 255) (which == 0 ? nan_row : nan_column)[line] = true;
@@ -401,13 +408,15 @@ void multiply_integers(Wave& wave, const Instruction& i, const Shape& shape) {
   const unsigned m = shape.m, per_lane = 4 * shape.a_dwords;
   std::uint32_t results[32][kLanes];
   for (unsigned block = 0; block < shape.blocks; ++block) {
-    const unsigned a_block = i.broadcast_size != 0 ? (block >> i.broadcast_size << i.broadcast_size) + i.broadcast_id : block;
+    const unsigned a_block =
+        i.broadcast_size != 0 ? (block >> i.broadcast_size << i.broadcast_size) + i.broadcast_id : block;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
       const LaneMap map = lane_map(shape, lane, per_lane);
       const unsigned from = b_lane(i.b_layout, lane);
       for (unsigned e = 0; e < per_lane; ++e) {
         const auto byte_of = [&](const Operand& operand, unsigned of) {
-          return static_cast<std::int32_t>(static_cast<std::int8_t>(wave.row(operand.index + e / 4)[of] >> (8 * (e % 4))));
+          return static_cast<std::int32_t>(
+              static_cast<std::int8_t>(wave.row(operand.index + e / 4)[of] >> (8 * (e % 4))));
         };
         if (shape.blocks == 1 || map.block == a_block) a[map.line][map.k + e] = byte_of(i.sources[0], lane);
         if (shape.blocks == 1 || map.block == block) b[map.k + e][map.line] = byte_of(i.sources[1], from);
@@ -419,19 +428,22 @@ void multiply_integers(Wave& wave, const Instruction& i, const Shape& shape) {
         unsigned of = 0;
         const unsigned line = row_of(shape, lane, reg, of);
         if (of != block) continue;
-        std::uint32_t sum = addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg)[lane] : wave.value32(addend);
+        std::uint32_t sum =
+            addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg)[lane] : wave.value32(addend);
         for (unsigned k = 0; k < shape.k; ++k) sum += static_cast<std::uint32_t>(a[line][k] * b[k][lane % m]);
         results[reg][lane] = sum;
       }
     }
   }
-  for (unsigned reg = 0; reg < shape.d_dwords; ++reg) std::copy_n(results[reg], kLanes, wave.row(i.destination.index + reg));
+  for (unsigned reg = 0; reg < shape.d_dwords; ++reg)
+    std::copy_n(results[reg], kLanes, wave.row(i.destination.index + reg));
 }
 
 void multiply_doubles(Wave& wave, const Instruction& i, const Shape& shape) {
   const auto value = [&](const Operand& operand, unsigned pair, unsigned lane) {
     if (operand.kind != Operand::Kind::kVector) return as_double(wave.value64(operand));
-    return as_double(wave.row(operand.index + 2 * pair)[lane] | static_cast<std::uint64_t>(wave.row(operand.index + 2 * pair + 1)[lane]) << 32);
+    return as_double(wave.row(operand.index + 2 * pair)[lane] |
+                     static_cast<std::uint64_t>(wave.row(operand.index + 2 * pair + 1)[lane]) << 32);
   };
   // b_layout holds signs: bit 0 of A, 1 of B, 2 of C.
   const double sign_ab = ((i.b_layout ^ i.b_layout >> 1) & 1) != 0 ? -1 : 1, sign_c = (i.b_layout & 4) != 0 ? -1 : 1;
@@ -472,7 +484,9 @@ void matrix(Wave& wave, const Instruction& i) {
   finish(wave, i, undefined);
 }
 
-Type operand_type(unsigned dwords) { return dwords == 1 ? Type::kB32 : dwords == 2 ? Type::kB64 : dwords == 4 ? Type::kB128 : Type::kB256; }
+Type operand_type(unsigned dwords) {
+  return dwords == 1 ? Type::kB32 : dwords == 2 ? Type::kB64 : dwords == 4 ? Type::kB128 : Type::kB256;
+}
 
 }  // namespace
 
@@ -497,8 +511,14 @@ std::vector<Form> matrix_forms() {
   for (const Shape& shape : kShapes) {
     const Type operand = operand_type(shape.a_dwords);
     const Type result = shape.kind == Kind::kI8 ? Type::kB32 : shape.kind == Kind::kF64 ? Type::kF64 : Type::kF32;
-    made.push_back({Encoding::kMfma, static_cast<std::uint16_t>(shape.number), shape.name, result, {operand, operand, result}, matrix,
-                    nullptr, kSelfChecked | kIgnoresExec | shape.passes << kPassesShift | shape.d_dwords << 24});
+    made.push_back({Encoding::kMfma,
+                    static_cast<std::uint16_t>(shape.number),
+                    shape.name,
+                    result,
+                    {operand, operand, result},
+                    matrix,
+                    nullptr,
+                    kSelfChecked | kIgnoresExec | shape.passes << kPassesShift | shape.d_dwords << 24});
   }
   return made;
 }

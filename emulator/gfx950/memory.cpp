@@ -14,7 +14,19 @@ constexpr Type N = Type::kNone, B = Type::kB32;
 using Kind = Wave::Outstanding::Kind;
 
 // How a load fills its register.
-enum class Fill { kDwords, kZero8, kSigned8, kZero16, kSigned16, kLow8, kLowSigned8, kLow16, kHigh8, kHighSigned8, kHigh16 };
+enum class Fill {
+  kDwords,
+  kZero8,
+  kSigned8,
+  kZero16,
+  kSigned16,
+  kLow8,
+  kLowSigned8,
+  kLow16,
+  kHigh8,
+  kHighSigned8,
+  kHigh16
+};
 
 constexpr unsigned bytes_of(Fill fill, unsigned dwords) {
   switch (fill) {
@@ -28,7 +40,8 @@ std::uint32_t filled(Fill fill, std::uint32_t data, std::uint32_t old) {
     case Fill::kSigned8: return static_cast<std::uint32_t>(static_cast<std::int8_t>(data));
     case Fill::kSigned16: return static_cast<std::uint32_t>(static_cast<std::int16_t>(data));
     case Fill::kLow8: case Fill::kLow16: return (old & 0xffff0000) | data;
-    case Fill::kLowSigned8: return (old & 0xffff0000) | (static_cast<std::uint32_t>(static_cast<std::int8_t>(data)) & 0xffff);
+    case Fill::kLowSigned8:
+      return (old & 0xffff0000) | (static_cast<std::uint32_t>(static_cast<std::int8_t>(data)) & 0xffff);
     case Fill::kHigh8: case Fill::kHigh16: return (old & 0xffff) | data << 16;
     case Fill::kHighSigned8: return (old & 0xffff) | static_cast<std::uint32_t>(static_cast<std::int8_t>(data)) << 16;
     default: return data;
@@ -47,28 +60,35 @@ void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, c
   const Mask lanes = wave.exec();
   if (i.encoding == Encoding::kMubuf) {
     const BufferResource buffer(wave, i.mask_source.index);
-    const std::uint32_t* const first = i.sources[0].kind == Operand::Kind::kVector ? wave.row(i.sources[0].index) : nullptr;
+    const std::uint32_t* const first =
+        i.sources[0].kind == Operand::Kind::kVector ? wave.row(i.sources[0].index) : nullptr;
     const std::uint64_t scalar = wave.value32(i.sources[2]);
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t index = i.index_enable ? first[lane] : 0;
       const std::uint32_t voffset = i.offset_enable ? first[lane + (i.index_enable ? kLanes : 0)] : 0;
-      const std::uint64_t offset = std::uint64_t{voffset} + static_cast<std::uint32_t>(i.immediate) + std::uint64_t{index} * buffer.stride;
+      const std::uint64_t offset =
+          std::uint64_t{voffset} + static_cast<std::uint32_t>(i.immediate) + std::uint64_t{index} * buffer.stride;
       const std::uint64_t from_base = offset + scalar;
       const bool whole = buffer.holds(from_base, index, i.index_enable, bytes);
       if (whole) {
-        access(lane, wave.block().global().range(buffer.base + from_base, bytes, 1, write, static_cast<int>(lane)), bytes);
+        access(lane, wave.block().global().range(buffer.base + from_base, bytes, 1, write, static_cast<int>(lane)),
+               bytes);
         return;
       }
       ++wave.out_of_range_lanes;
       unsigned inside = 0;
       while (inside + 4 <= bytes && buffer.holds(from_base + inside, index, i.index_enable, 4)) inside += 4;
-      access(lane, inside > 0 ? wave.block().global().range(buffer.base + from_base, inside, 1, write, static_cast<int>(lane)) : nullptr, inside);
+      access(lane,
+             inside > 0 ? wave.block().global().range(buffer.base + from_base, inside, 1, write, static_cast<int>(lane))
+                        : nullptr,
+             inside);
     });
     return;
   }
   const auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(i.immediate));
   if (i.encoding == Encoding::kScratch) {
-    const std::uint32_t* const row = i.sources[0].kind == Operand::Kind::kVector ? wave.row(i.sources[0].index) : nullptr;
+    const std::uint32_t* const row =
+        i.sources[0].kind == Operand::Kind::kVector ? wave.row(i.sources[0].index) : nullptr;
     const std::uint32_t scalar = i.mask_source.kind == Operand::Kind::kScalar ? wave.sgpr(i.mask_source.index) : 0;
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = (row != nullptr ? row[lane] : 0) + scalar + static_cast<std::uint32_t>(offset);
@@ -119,7 +139,8 @@ void load_to_lds(Wave& wave, const Instruction& i) {
     count += inside;
     // Loading again what is there changes nothing that anyone could see: loops do it in their last iterations.
     if (wave.lds().holds(to, data, 4 * dwords)) return;
-    std::byte* const out = wave.lds().access(Lds::Access::kWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
+    std::byte* const out = wave.lds().access(Lds::Access::kWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(),
+                                             i.address, static_cast<int>(lane));
     std::memcpy(out, data, std::size_t{4} * dwords);
     wave.lds().put_in_flight(true, to, 4 * dwords, wave.index(), i.address);
     operation.lds_address[lane] = to;
@@ -217,8 +238,8 @@ void atomic(Wave& wave, const Instruction& i) {
   each_target(wave, i, sizeof(T), true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr || inside < sizeof(T)) return;
     if (reinterpret_cast<std::uintptr_t>(place) % sizeof(T) != 0) {
-      throw Violation{FaultKind::kMisaligned, "atomic operation on " + std::to_string(sizeof(T)) + " bytes", static_cast<int>(lane),
-                      reinterpret_cast<std::uintptr_t>(place)};
+      throw Violation{FaultKind::kMisaligned, "atomic operation on " + std::to_string(sizeof(T)) + " bytes",
+                      static_cast<int>(lane), reinterpret_cast<std::uintptr_t>(place)};
     }
     wave.coherence().modify(memory, place, sizeof(T), static_cast<int>(lane));
     T operand;
@@ -306,13 +327,15 @@ std::vector<Form> memory_forms() {
     const char* prefix;
   };
   static std::vector<std::unique_ptr<std::string>> names;
-  const auto add = [&](const Segment& segment, unsigned number, const char* name, Type destination, Type data, Handler handler,
-                       std::uint32_t flags = 0) {
+  const auto add = [&](const Segment& segment, unsigned number, const char* name, Type destination, Type data,
+                       Handler handler, std::uint32_t flags = 0) {
     names.push_back(std::make_unique<std::string>(std::string(segment.prefix) + name));
     made.push_back({segment.encoding, static_cast<std::uint16_t>(number), names.back()->c_str(), destination,
                     {B, data, N}, handler, nullptr, flags});
   };
-  static const Segment kSegments[] = {{Encoding::kFlat, "flat_"}, {Encoding::kGlobal, "global_"}, {Encoding::kScratch, "scratch_"},
+  static const Segment kSegments[] = {{Encoding::kFlat, "flat_"},
+                                      {Encoding::kGlobal, "global_"},
+                                      {Encoding::kScratch, "scratch_"},
                                       {Encoding::kMubuf, "buffer_"}};
   for (const Segment& segment : kSegments) {
     add(segment, 16, "load_ubyte", B, N, load<Fill::kZero8>);

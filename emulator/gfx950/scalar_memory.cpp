@@ -11,7 +11,8 @@ std::int64_t offset_of(const Wave& wave, const Instruction& i) {
 }
 
 void load(Wave& wave, const Instruction& i) {
-  const std::uint64_t address = (wave.value64(i.sources[0]) + static_cast<std::uint64_t>(offset_of(wave, i))) & ~std::uint64_t{3};
+  const std::uint64_t address =
+      (wave.value64(i.sources[0]) + static_cast<std::uint64_t>(offset_of(wave, i))) & ~std::uint64_t{3};
   const unsigned bytes = 4U * i.destination.dwords;
   const std::byte* const place = wave.block().global().range(address, bytes, 1, false, -1);
   wave.coherence().load_scalars(wave.group(), place, bytes);
@@ -23,7 +24,8 @@ void load(Wave& wave, const Instruction& i) {
 void buffer_load(Wave& wave, const Instruction& i) {
   const BufferResource buffer(wave, i.sources[0].index);
   const auto offset = static_cast<std::uint64_t>(offset_of(wave, i)) & ~std::uint64_t{3};
-  const std::uint64_t size = buffer.stride != 0 ? std::uint64_t{buffer.stride} * buffer.num_records : buffer.num_records;
+  const std::uint64_t size =
+      buffer.stride != 0 ? std::uint64_t{buffer.stride} * buffer.num_records : buffer.num_records;
   for (unsigned word = 0; word < i.destination.dwords; ++word) {
     std::uint32_t value = 0;
     if (offset + 4 * word + 4 <= size) {
@@ -45,7 +47,14 @@ void time(Wave& wave, const Instruction& i) {
 }
 
 Form form(unsigned number, const char* name, Type d, Type base, Handler handler) {
-  return {Encoding::kSmem, static_cast<std::uint16_t>(number), name, d, {base, Type::kNone, Type::kNone}, handler, nullptr, 0};
+  return {Encoding::kSmem,
+          static_cast<std::uint16_t>(number),
+          name,
+          d,
+          {base, Type::kNone, Type::kNone},
+          handler,
+          nullptr,
+          0};
 }
 
 }  // namespace

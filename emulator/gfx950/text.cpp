@@ -88,7 +88,9 @@ std::string text_of(const Instruction& i) {
       if (i.encoding == Encoding::kMubuf && i.destination.kind == Operand::Kind::kNone) add(text_of(i.sources[1]));
       add(text_of(i.sources[0]));
       if (i.encoding != Encoding::kMubuf) add(text_of(i.sources[1]));
-      add(i.mask_source.kind == Operand::Kind::kScalar ? text_of(i.mask_source) : i.encoding == Encoding::kMubuf ? "" : "off");
+      add(i.mask_source.kind == Operand::Kind::kScalar ? text_of(i.mask_source)
+          : i.encoding == Encoding::kMubuf             ? ""
+                                                       : "off");
       if (i.encoding == Encoding::kMubuf) add(text_of(i.sources[2]));
       if (i.offset_enable) operands += " offen";
       if (i.index_enable) operands += " idxen";
@@ -105,7 +107,8 @@ std::string text_of(const Instruction& i) {
       add(text_of(i.mask_source));
       if (i.encoding == Encoding::kSopk) add(hex(static_cast<unsigned>(i.immediate) & 0xffff));
       for (const Operand& operand : i.scales) add(text_of(operand));
-      if (i.form->number >= 563 && i.form->number <= 564 && i.encoding == Encoding::kVop3) operands += " bitop3:" + hex(static_cast<unsigned>(i.immediate));
+      if (i.form->number >= 563 && i.form->number <= 564 && i.encoding == Encoding::kVop3)
+        operands += " bitop3:" + hex(static_cast<unsigned>(i.immediate));
       if (i.clamp) operands += " clamp";
       if (i.sdwa) operands += " sdwa";
       if (i.dpp) operands += " dpp:" + hex(i.dpp_control);

@@ -50,8 +50,8 @@ std::uint32_t select_part(std::uint32_t value, unsigned part, bool extend) {
 }
 
 // The operand's rows with everything applied; `buffer` has two of them.
-const std::uint32_t* fetch(const Wave& wave, const Instruction& instruction, const Operand& operand, std::uint32_t* buffer,
-                           const std::array<std::int8_t, kLanes>* moved) {
+const std::uint32_t* fetch(const Wave& wave, const Instruction& instruction, const Operand& operand,
+                           std::uint32_t* buffer, const std::array<std::int8_t, kLanes>* moved) {
   const std::uint32_t* from = buffer;
   if (operand.kind == Operand::Kind::kVector) {
     from = wave.row(operand.index);
@@ -91,7 +91,8 @@ const std::uint32_t* fetch(const Wave& wave, const Instruction& instruction, con
       std::copy(from, from + 2 * kLanes, copy);
       const std::uint32_t* low = operand.high ? copy + kLanes : copy;
       const std::uint32_t* high = operand.high_for_high ? copy + kLanes : copy;
-      const std::uint32_t low_sign = operand.negate ? 0x80000000U : 0, high_sign = operand.negate_high ? 0x80000000U : 0;
+      const std::uint32_t low_sign = operand.negate ? 0x80000000U : 0,
+                          high_sign = operand.negate_high ? 0x80000000U : 0;
       for (unsigned lane = 0; lane < kLanes; ++lane) {
         buffer[lane] = low[lane] ^ low_sign;
         buffer[lane + kLanes] = high[lane] ^ high_sign;
@@ -169,7 +170,8 @@ void finish_floats(const Wave& wave, const Instruction& instruction, std::uint32
   } else if (instruction.clamp && type == Type::kF64) {
     for (unsigned i = 0; i < kLanes; ++i) {
       const double value = as_double(d[i] | static_cast<std::uint64_t>(d[i + kLanes]) << 32);
-      const std::uint64_t bits = as_bits(std::isnan(value) ? (zero ? 0.0 : value) : std::min(std::max(value, 0.0), 1.0));
+      const std::uint64_t bits =
+          as_bits(std::isnan(value) ? (zero ? 0.0 : value) : std::min(std::max(value, 0.0), 1.0));
       d[i] = static_cast<std::uint32_t>(bits);
       d[i + kLanes] = static_cast<std::uint32_t>(bits >> 32);
     }
@@ -192,7 +194,8 @@ void execute_vector(Wave& wave, const Instruction& instruction) {
   if (instruction.dpp) {
     dpp_lanes(instruction.dpp_control, moved);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const bool enabled = (instruction.dpp_row_mask >> (lane / 16) & 1) != 0 && (instruction.dpp_bank_mask >> (lane / 4 % 4) & 1) != 0;
+      const bool enabled =
+          (instruction.dpp_row_mask >> (lane / 16) & 1) != 0 && (instruction.dpp_bank_mask >> (lane / 4 % 4) & 1) != 0;
       const bool valid = moved[lane] >= 0 && (wave.exec() >> moved[lane] & 1) != 0;
       if (!valid) moved[lane] = -1;
       if (!enabled || (!valid && !instruction.dpp_bound)) lanes &= ~(Mask{1} << lane);
@@ -210,7 +213,8 @@ void execute_vector(Wave& wave, const Instruction& instruction) {
   }
   if (instruction.mask_source.kind != Operand::Kind::kNone) operation.carry = wave.value64(instruction.mask_source);
   form.function(operation);
-  if (instruction.clamp || instruction.output_modifier != 0 || wave.flushes_denormals()) finish_floats(wave, instruction, d);
+  if (instruction.clamp || instruction.output_modifier != 0 || wave.flushes_denormals())
+    finish_floats(wave, instruction, d);
 
   if (destination.kind == Operand::Kind::kVector) {
     unsigned written = 15;  // bytes

@@ -27,7 +27,8 @@ void mul_rows(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t* __r
   for (unsigned i = 0; i < count; ++i) d[i] = nan_of(as_bits(as_float(a[i]) * as_float(b[i])), a[i], b[i]);
 }
 MSA_OPS_FMA_CLONES
-void fma_rows(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* __restrict d, unsigned count) {
+void fma_rows(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* __restrict d,
+              unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     float x, y, z;
     __builtin_memcpy(&x, &a[i], 4);
@@ -39,10 +40,12 @@ void fma_rows(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_
     d[i] = bits;
   }
 }
-void fix_nans(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* __restrict d, unsigned count) {
+void fix_nans(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* __restrict d,
+              unsigned count) {
   for (unsigned i = 0; i < count; ++i) d[i] = nan_of(d[i], a[i], b[i], c[i]);
 }
-void fma_fixed(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* d, unsigned count) {
+void fma_fixed(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c, std::uint32_t* d,
+               unsigned count) {
   alignas(64) std::uint32_t result[2 * kLanes];
   fma_rows(a, b, c, result, count);
   fix_nans(a, b, c, result, count);
@@ -85,18 +88,25 @@ std::uint32_t through_double(std::uint32_t a, Function function) {
   return std::isnan(value) ? kNan32 : as_bits(value);
 }
 std::uint32_t exp2_of(std::uint32_t a) {
-  return as_bits(flushed(as_float(through_double(as_bits(flushed(as_float(a))), [](double x) { return std::exp2(x); }))));
+  return as_bits(
+      flushed(as_float(through_double(as_bits(flushed(as_float(a))), [](double x) { return std::exp2(x); }))));
 }
-std::uint32_t log2_of(std::uint32_t a) { return through_double(as_bits(flushed(as_float(a))), [](double x) { return std::log2(x); }); }
+std::uint32_t log2_of(std::uint32_t a) {
+  return through_double(as_bits(flushed(as_float(a))), [](double x) { return std::log2(x); });
+}
 std::uint32_t rcp_of(std::uint32_t a) { return through_double(a, [](double x) { return 1 / x; }); }
-std::uint32_t rsq_of(std::uint32_t a) { return through_double(as_bits(flushed(as_float(a))), [](double x) { return 1 / std::sqrt(x); }); }
+std::uint32_t rsq_of(std::uint32_t a) {
+  return through_double(as_bits(flushed(as_float(a))), [](double x) { return 1 / std::sqrt(x); });
+}
 std::uint32_t sqrt_of(std::uint32_t a) { return through_double(a, [](double x) { return std::sqrt(x); }); }
 // The operand is in turns; beyond 2^8 turns the manual says nothing.
 std::uint32_t sin_of(std::uint32_t a) {
-  return through_double(a, [](double x) { return std::isinf(x) ? NAN : std::sin((x - std::floor(x)) * 6.283185307179586476925); });
+  return through_double(
+      a, [](double x) { return std::isinf(x) ? NAN : std::sin((x - std::floor(x)) * 6.283185307179586476925); });
 }
 std::uint32_t cos_of(std::uint32_t a) {
-  return through_double(a, [](double x) { return std::isinf(x) ? NAN : std::cos((x - std::floor(x)) * 6.283185307179586476925); });
+  return through_double(
+      a, [](double x) { return std::isinf(x) ? NAN : std::cos((x - std::floor(x)) * 6.283185307179586476925); });
 }
 std::uint32_t fract_of(std::uint32_t a) {
   if (is_nan(a)) return quieted(a);
@@ -144,7 +154,8 @@ void div_scale(VectorOperation& o) {
     float value = x;
     bool scaled = false;
     const bool tiny_reciprocal = is_denormal(static_cast<float>(1.0 / static_cast<double>(denominator)));
-    const bool tiny_quotient = is_denormal(static_cast<float>(static_cast<double>(numerator) / static_cast<double>(denominator)));
+    const bool tiny_quotient =
+        is_denormal(static_cast<float>(static_cast<double>(numerator) / static_cast<double>(denominator)));
     if (numerator == 0 || denominator == 0) {
       value = NAN;
     } else if (exponent(s2) - exponent(s1) >= 96) {
@@ -208,14 +219,17 @@ std::vector<Form> vector_float_forms() {
   add(V2, 11, "v_max_f32", F, F, F, N, LANES2(max_num(a, b)));
   add(V2, 23, "v_fmamk_f32", F, F, F, F, [](VectorOperation& o) { fma_fixed(o.a, o.b, o.c, o.d, kLanes); });
   add(V2, 24, "v_fmaak_f32", F, F, F, F, [](VectorOperation& o) { fma_fixed(o.a, o.b, o.c, o.d, kLanes); });
-  add(V2, 59, "v_fmac_f32", F, F, F, N, [](VectorOperation& o) { fma_fixed(o.a, o.b, o.d, o.d, kLanes); }, kReadsDestination);
+  add(
+      V2, 59, "v_fmac_f32", F, F, F, N, [](VectorOperation& o) { fma_fixed(o.a, o.b, o.d, o.d, kLanes); },
+      kReadsDestination);
   add(V3, 459, "v_fma_f32", F, F, F, F, [](VectorOperation& o) { fma_fixed(o.a, o.b, o.c, o.d, kLanes); });
   add(V3, 464, "v_min3_f32", F, F, F, F, LANES3(min_num(min_num(a, b), c)));
   add(V3, 467, "v_max3_f32", F, F, F, F, LANES3(max_num(max_num(a, b), c)));
   add(V3, 470, "v_med3_f32", F, F, F, F, LANES3(med3(a, b, c)));
   add(V3, 680, "v_minimum3_f32", F, F, F, F, LANES3(minimum(minimum(a, b), c)));
   add(V3, 681, "v_maximum3_f32", F, F, F, F, LANES3(maximum(maximum(a, b), c)));
-  add(V3, 673, "v_mul_legacy_f32", F, F, F, N, LANES2(as_float(a) == 0 || as_float(b) == 0 ? 0U : nan_of(as_bits(as_float(a) * as_float(b)), a, b)));
+  add(V3, 673, "v_mul_legacy_f32", F, F, F, N,
+      LANES2(as_float(a) == 0 || as_float(b) == 0 ? 0U : nan_of(as_bits(as_float(a) * as_float(b)), a, b)));
   add(V3, 648, "v_ldexp_f32", F, F, B, N, LANES2(ldexp32(a, b)));
   add(V3, 480, "v_div_scale_f32", F, F, F, F, div_scale, kWritesVcc);
   add(V3, 482, "v_div_fmas_f32", F, F, F, F, div_fmas, kReadsVcc);
@@ -243,20 +257,40 @@ std::vector<Form> vector_float_forms() {
   add(V1, 52, "v_frexp_mant_f32", F, F, N, N, LANES1(frexp_mantissa(a)));
 
   // fp64; NaN payloads are the host's.
-  add(V2, 4, "v_fmac_f64", D, D, D, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fma(at(o.a, l), at(o.b, l), at(o.d, l)); }); }, kReadsDestination);
-  add(V3, 460, "v_fma_f64", D, D, D, D, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fma(at(o.a, l), at(o.b, l), at(o.c, l)); }); });
-  add(V3, 640, "v_add_f64", D, D, D, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return at(o.a, l) + at(o.b, l); }); });
-  add(V3, 641, "v_mul_f64", D, D, D, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return at(o.a, l) * at(o.b, l); }); });
-  add(V3, 642, "v_min_f64", D, D, D, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fmin(at(o.a, l), at(o.b, l)); }); });
-  add(V3, 643, "v_max_f64", D, D, D, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fmax(at(o.a, l), at(o.b, l)); }); });
-  add(V3, 644, "v_ldexp_f64", D, D, B, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::ldexp(at(o.a, l), static_cast<std::int32_t>(o.b[l])); }); });
-  add(V1, 23, "v_trunc_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::trunc(at(o.a, l)); }); });
-  add(V1, 24, "v_ceil_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::ceil(at(o.a, l)); }); });
-  add(V1, 25, "v_rndne_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::nearbyint(at(o.a, l)); }); });
-  add(V1, 26, "v_floor_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::floor(at(o.a, l)); }); });
-  add(V1, 37, "v_rcp_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return 1 / at(o.a, l); }); }, kTranscendental);
-  add(V1, 38, "v_rsq_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return 1 / std::sqrt(at(o.a, l)); }); }, kTranscendental);
-  add(V1, 40, "v_sqrt_f64", D, D, N, N, [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::sqrt(at(o.a, l)); }); }, kTranscendental);
+  add(
+      V2, 4, "v_fmac_f64", D, D, D, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fma(at(o.a, l), at(o.b, l), at(o.d, l)); }); },
+      kReadsDestination);
+  add(V3, 460, "v_fma_f64", D, D, D, D,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fma(at(o.a, l), at(o.b, l), at(o.c, l)); }); });
+  add(V3, 640, "v_add_f64", D, D, D, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return at(o.a, l) + at(o.b, l); }); });
+  add(V3, 641, "v_mul_f64", D, D, D, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return at(o.a, l) * at(o.b, l); }); });
+  add(V3, 642, "v_min_f64", D, D, D, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fmin(at(o.a, l), at(o.b, l)); }); });
+  add(V3, 643, "v_max_f64", D, D, D, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::fmax(at(o.a, l), at(o.b, l)); }); });
+  add(V3, 644, "v_ldexp_f64", D, D, B, N, [](VectorOperation& o) {
+    doubles(o, [&](unsigned l) { return std::ldexp(at(o.a, l), static_cast<std::int32_t>(o.b[l])); });
+  });
+  add(V1, 23, "v_trunc_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::trunc(at(o.a, l)); }); });
+  add(V1, 24, "v_ceil_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::ceil(at(o.a, l)); }); });
+  add(V1, 25, "v_rndne_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::nearbyint(at(o.a, l)); }); });
+  add(V1, 26, "v_floor_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::floor(at(o.a, l)); }); });
+  add(
+      V1, 37, "v_rcp_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return 1 / at(o.a, l); }); }, kTranscendental);
+  add(
+      V1, 38, "v_rsq_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return 1 / std::sqrt(at(o.a, l)); }); }, kTranscendental);
+  add(
+      V1, 40, "v_sqrt_f64", D, D, N, N,
+      [](VectorOperation& o) { doubles(o, [&](unsigned l) { return std::sqrt(at(o.a, l)); }); }, kTranscendental);
   return made;
 }
 

@@ -13,9 +13,18 @@ constexpr Encoding V1 = Encoding::kVop1, V2 = Encoding::kVop2, V3 = Encoding::kV
 
 std::uint32_t round16(double value) { return std::isnan(value) ? 0x7e00U : half_from_double(value); }
 // Sums and products of two halves are exact or correctly rounded twice without harm in fp32.
-std::uint32_t add16(std::uint32_t a, std::uint32_t b) { const float r = half_to(a) + half_to(b); return std::isnan(r) ? 0x7e00U : half_from(r); }
-std::uint32_t sub16(std::uint32_t a, std::uint32_t b) { const float r = half_to(a) - half_to(b); return std::isnan(r) ? 0x7e00U : half_from(r); }
-std::uint32_t mul16(std::uint32_t a, std::uint32_t b) { const float r = half_to(a) * half_to(b); return std::isnan(r) ? 0x7e00U : half_from(r); }
+std::uint32_t add16(std::uint32_t a, std::uint32_t b) {
+  const float r = half_to(a) + half_to(b);
+  return std::isnan(r) ? 0x7e00U : half_from(r);
+}
+std::uint32_t sub16(std::uint32_t a, std::uint32_t b) {
+  const float r = half_to(a) - half_to(b);
+  return std::isnan(r) ? 0x7e00U : half_from(r);
+}
+std::uint32_t mul16(std::uint32_t a, std::uint32_t b) {
+  const float r = half_to(a) * half_to(b);
+  return std::isnan(r) ? 0x7e00U : half_from(r);
+}
 
 // The product is exact in fp64, and so is the sum unless it is wider than 53 bits; then the low bits that are lost
 // only matter as "not a tie", which is put back.
@@ -43,8 +52,12 @@ std::uint32_t min16(std::uint32_t a, std::uint32_t b) {
   if (x == 0 && y == 0) return a | b;
   return x < y ? a : b;
 }
-std::uint32_t maximum16(std::uint32_t a, std::uint32_t b) { return nan16(a) ? a | 0x200 : nan16(b) ? b | 0x200 : max16(a, b); }
-std::uint32_t minimum16(std::uint32_t a, std::uint32_t b) { return nan16(a) ? a | 0x200 : nan16(b) ? b | 0x200 : min16(a, b); }
+std::uint32_t maximum16(std::uint32_t a, std::uint32_t b) {
+  return nan16(a) ? a | 0x200 : nan16(b) ? b | 0x200 : max16(a, b);
+}
+std::uint32_t minimum16(std::uint32_t a, std::uint32_t b) {
+  return nan16(a) ? a | 0x200 : nan16(b) ? b | 0x200 : min16(a, b);
+}
 std::uint32_t med16(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   if (nan16(a) || nan16(b) || nan16(c)) return min16(min16(a, b), c);
   return max16(min16(a, b), min16(max16(a, b), c));
@@ -57,18 +70,23 @@ std::uint32_t through(std::uint32_t a, Function function) {
 std::uint32_t to_integer(std::uint32_t a, double low, double high) {
   const double value = half_to(a);
   if (std::isnan(value)) return 0;
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::min(std::max(std::trunc(value), low), high))) & 0xffff;
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::min(std::max(std::trunc(value), low), high))) &
+         0xffff;
 }
 
 std::uint32_t both(std::uint32_t low, std::uint32_t high) { return (low & 0xffff) | high << 16; }
 #define HALVES2(FUNCTION) LANES2(both(FUNCTION(a & 0xffff, b & 0xffff), FUNCTION(a >> 16, b >> 16)))
-#define HALVES3(FUNCTION) LANES3(both(FUNCTION(a & 0xffff, b & 0xffff, c & 0xffff), FUNCTION(a >> 16, b >> 16, c >> 16)))
+#define HALVES3(FUNCTION) \
+  LANES3(both(FUNCTION(a & 0xffff, b & 0xffff, c & 0xffff), FUNCTION(a >> 16, b >> 16, c >> 16)))
 
 // Exact products of two pairs and the accumulator, added in double and rounded once.
 template <bool bfloat>
 std::uint32_t dot2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
-  const auto value = [](std::uint32_t bits) { return static_cast<double>(bfloat ? bfloat_to(bits & 0xffff) : half_to(bits & 0xffff)); };
-  const auto sum = static_cast<float>(value(a) * value(b) + value(a >> 16) * value(b >> 16) + static_cast<double>(as_float(c)));
+  const auto value = [](std::uint32_t bits) {
+    return static_cast<double>(bfloat ? bfloat_to(bits & 0xffff) : half_to(bits & 0xffff));
+  };
+  const auto sum =
+      static_cast<float>(value(a) * value(b) + value(a >> 16) * value(b >> 16) + static_cast<double>(as_float(c)));
   return std::isnan(sum) ? kNan32 : as_bits(sum);
 }
 
@@ -107,9 +125,20 @@ std::vector<Form> vector_half_forms() {
   add(V2, 45, "v_max_f16", H, H, H, N, LANES2(max16(a, b)));
   add(V2, 46, "v_min_f16", H, H, H, N, LANES2(min16(a, b)));
   add(V2, 51, "v_ldexp_f16", H, H, S, N,
-      LANES2(nan16(a) ? a | 0x200 : round16(std::ldexp(static_cast<double>(half_to(a)), static_cast<std::int16_t>(b)))));
-  add(V2, 55, "v_dot2c_f32_f16", F, B, B, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] = dot2<false>(o.a[l], o.b[l], o.d[l]); }, kReadsDestination);
-  add(V2, 22, "v_dot2c_f32_bf16", F, B, B, N, [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] = dot2<true>(o.a[l], o.b[l], o.d[l]); }, kReadsDestination);
+      LANES2(nan16(a) ? a | 0x200
+                      : round16(std::ldexp(static_cast<double>(half_to(a)), static_cast<std::int16_t>(b)))));
+  add(
+      V2, 55, "v_dot2c_f32_f16", F, B, B, N,
+      [](VectorOperation& o) {
+        for (unsigned l = 0; l < kLanes; ++l) o.d[l] = dot2<false>(o.a[l], o.b[l], o.d[l]);
+      },
+      kReadsDestination);
+  add(
+      V2, 22, "v_dot2c_f32_bf16", F, B, B, N,
+      [](VectorOperation& o) {
+        for (unsigned l = 0; l < kLanes; ++l) o.d[l] = dot2<true>(o.a[l], o.b[l], o.d[l]);
+      },
+      kReadsDestination);
   add(V3, 500, "v_min3_f16", H, H, H, H, LANES3(min16(min16(a, b), c)));
   add(V3, 503, "v_max3_f16", H, H, H, H, LANES3(max16(max16(a, b), c)));
   add(V3, 506, "v_med3_f16", H, H, H, H, LANES3(med16(a, b, c)));
@@ -133,8 +162,12 @@ std::vector<Form> vector_half_forms() {
   add(VP, 16, "v_pk_mul_f16", P, P, P, N, HALVES2(mul16));
   add(VP, 17, "v_pk_min_f16", P, P, P, N, HALVES2(min16));
   add(VP, 18, "v_pk_max_f16", P, P, P, N, HALVES2(max16));
-  add(VP, 27, "v_pk_minimum3_f16", P, P, P, P, LANES3(both(minimum16(minimum16(a & 0xffff, b & 0xffff), c & 0xffff), minimum16(minimum16(a >> 16, b >> 16), c >> 16))));
-  add(VP, 28, "v_pk_maximum3_f16", P, P, P, P, LANES3(both(maximum16(maximum16(a & 0xffff, b & 0xffff), c & 0xffff), maximum16(maximum16(a >> 16, b >> 16), c >> 16))));
+  add(VP, 27, "v_pk_minimum3_f16", P, P, P, P,
+      LANES3(both(minimum16(minimum16(a & 0xffff, b & 0xffff), c & 0xffff),
+                  minimum16(minimum16(a >> 16, b >> 16), c >> 16))));
+  add(VP, 28, "v_pk_maximum3_f16", P, P, P, P,
+      LANES3(both(maximum16(maximum16(a & 0xffff, b & 0xffff), c & 0xffff),
+                  maximum16(maximum16(a >> 16, b >> 16), c >> 16))));
   add(VP, 26, "v_dot2_f32_bf16", F, B, B, F, LANES3(dot2<true>(a, b, c)));
   add(VP, 35, "v_dot2_f32_f16", F, B, B, F, LANES3(dot2<false>(a, b, c)));
   add(VP, 32, "v_mad_mix_f32", F, B, B, B, mix_float);

@@ -50,7 +50,8 @@ void add_sub(VectorOperation& o, bool subtract, bool reversed) {
 void add_signed(VectorOperation& o, bool subtract) {
   for (unsigned l = 0; l < kLanes; ++l) {
     const std::int64_t value = subtract ? std::int64_t{s(o.a[l])} - s(o.b[l]) : std::int64_t{s(o.a[l])} + s(o.b[l]);
-    o.d[l] = u(o.instruction.clamp ? std::min<std::int64_t>(std::max<std::int64_t>(value, INT32_MIN), INT32_MAX) : value);
+    o.d[l] =
+        u(o.instruction.clamp ? std::min<std::int64_t>(std::max<std::int64_t>(value, INT32_MIN), INT32_MAX) : value);
   }
 }
 
@@ -79,7 +80,8 @@ void halves2(VectorOperation& o, F function) {
 template <typename F>
 void halves3(VectorOperation& o, F function) {
   for (unsigned l = 0; l < kLanes; ++l) {
-    o.d[l] = lo(function(lo(o.a[l]), lo(o.b[l]), lo(o.c[l]))) | function(o.a[l] >> 16, o.b[l] >> 16, o.c[l] >> 16) << 16;
+    o.d[l] = lo(function(lo(o.a[l]), lo(o.b[l]), lo(o.c[l]))) | function(o.a[l] >> 16, o.b[l] >> 16, o.c[l] >> 16)
+                                                                    << 16;
   }
 }
 
@@ -167,7 +169,8 @@ void mad_u64(VectorOperation& o) {
 void mad_i64(VectorOperation& o) {
   Mask out = 0;
   for (unsigned l = 0; l < kLanes; ++l) {
-    const __int128 sum = static_cast<__int128>(std::int64_t{s(o.a[l])} * s(o.b[l])) + static_cast<std::int64_t>(wide(o.c, l));
+    const __int128 sum =
+        static_cast<__int128>(std::int64_t{s(o.a[l])} * s(o.b[l])) + static_cast<std::int64_t>(wide(o.c, l));
     set_wide(o.d, l, static_cast<std::uint64_t>(sum));
     out |= Mask{sum != static_cast<std::int64_t>(sum)} << l;
   }
@@ -201,7 +204,8 @@ void pk_mov(VectorOperation& o) {  // op_sel has put the word of each source tha
 void ashr_pk(VectorOperation& o, std::int64_t low, std::int64_t high) {
   for (unsigned l = 0; l < kLanes; ++l) {
     const unsigned shift = o.c[l] & 31;
-    const std::uint32_t value = (saturated(s(o.a[l]) >> shift, low, high) & 0xff) | (saturated(s(o.b[l]) >> shift, low, high) & 0xff) << 8;
+    const std::uint32_t value =
+        (saturated(s(o.a[l]) >> shift, low, high) & 0xff) | (saturated(s(o.b[l]) >> shift, low, high) & 0xff) << 8;
     const bool top = o.instruction.destination.high;
     o.d[l] = top ? (o.d[l] & 0xffff) | value << 16 : (o.d[l] & 0xffff0000) | value;
   }
@@ -222,7 +226,8 @@ std::vector<Form> vector_integer_forms() {
   add(V1, 45, "v_ffbh_u32", B, B, N, N, LANES1(a == 0 ? ~0U : static_cast<std::uint32_t>(__builtin_clz(a))));
   add(V1, 46, "v_ffbl_b32", B, B, N, N, LANES1(a == 0 ? ~0U : static_cast<std::uint32_t>(__builtin_ctz(a))));
   add(V1, 47, "v_ffbh_i32", B, B, N, N, LANES1(ffbh_signed(a)));
-  add(V1, 56, "v_mov_b64", W, W, N, N, [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.a, l); }); });
+  add(V1, 56, "v_mov_b64", W, W, N, N,
+      [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.a, l); }); });
   add(V1, 79, "v_sat_pk_u8_i16", B, B, N, N,
       LANES1(saturated(s16(a), 0, 255) | saturated(s16(a >> 16), 0, 255) << 8));
 
@@ -243,12 +248,24 @@ std::vector<Form> vector_integer_forms() {
   add(V2, 21, "v_xor_b32", B, B, B, N, LANES2(a ^ b));
   add(V2, 61, "v_xnor_b32", B, B, B, N, LANES2(~(a ^ b)));
   constexpr std::uint32_t kCarryOut = kWritesVcc | kSaturates, kCarryBoth = kCarryOut | kReadsVcc;
-  add(V2, 25, "v_add_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return a + b; }); }, kCarryOut);
-  add(V2, 26, "v_sub_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return a - b; }); }, kCarryOut);
-  add(V2, 27, "v_subrev_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return b - a; }); }, kCarryOut);
-  add(V2, 28, "v_addc_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return a + b + c; }); }, kCarryBoth);
-  add(V2, 29, "v_subb_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return a - b - c; }); }, kCarryBoth);
-  add(V2, 30, "v_subbrev_co_u32", B, B, B, N, [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return b - a - c; }); }, kCarryBoth);
+  add(
+      V2, 25, "v_add_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return a + b; }); }, kCarryOut);
+  add(
+      V2, 26, "v_sub_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return a - b; }); }, kCarryOut);
+  add(
+      V2, 27, "v_subrev_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto) { return b - a; }); }, kCarryOut);
+  add(
+      V2, 28, "v_addc_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return a + b + c; }); }, kCarryBoth);
+  add(
+      V2, 29, "v_subb_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return a - b - c; }); }, kCarryBoth);
+  add(
+      V2, 30, "v_subbrev_co_u32", B, B, B, N,
+      [](VectorOperation& o) { with_carry(o, [](auto a, auto b, auto c) { return b - a - c; }); }, kCarryBoth);
   add(V2, 52, "v_add_u32", B, B, B, N, [](VectorOperation& o) { add_sub(o, false, false); }, kSaturates);
   add(V2, 53, "v_sub_u32", B, B, B, N, [](VectorOperation& o) { add_sub(o, true, false); }, kSaturates);
   add(V2, 54, "v_subrev_u32", B, B, B, N, [](VectorOperation& o) { add_sub(o, true, true); }, kSaturates);
@@ -263,8 +280,12 @@ std::vector<Form> vector_integer_forms() {
   add(V2, 48, "v_max_i16", H, H, H, N, LANES2(lo(u(std::max(s16(a), s16(b))))));
   add(V2, 49, "v_min_u16", H, H, H, N, LANES2(std::min(lo(a), lo(b))));
   add(V2, 50, "v_min_i16", H, H, H, N, LANES2(lo(u(std::min(s16(a), s16(b))))));
-  add(V2, 56, "v_dot2c_i32_i16", B, B, B, N,
-      [](VectorOperation& o) { for (unsigned l = 0; l < kLanes; ++l) o.d[l] += u(std::int64_t{s16(o.a[l])} * s16(o.b[l]) + std::int64_t{s16(o.a[l] >> 16)} * s16(o.b[l] >> 16)); },
+  add(
+      V2, 56, "v_dot2c_i32_i16", B, B, B, N,
+      [](VectorOperation& o) {
+        for (unsigned l = 0; l < kLanes; ++l)
+          o.d[l] += u(std::int64_t{s16(o.a[l])} * s16(o.b[l]) + std::int64_t{s16(o.a[l] >> 16)} * s16(o.b[l] >> 16));
+      },
       kReadsDestination);
   add(V2, 57, "v_dot4c_i32_i8", B, B, B, N,
       [](VectorOperation& o) { VectorOperation p = o; p.c = o.d; dot<true>(p, 8); }, kReadsDestination | kSaturates);
@@ -274,8 +295,10 @@ std::vector<Form> vector_integer_forms() {
   add(V3, 456, "v_bfe_u32", B, B, B, B, LANES3((a >> (b & 31)) & ((1U << (c & 31)) - 1)));
   add(V3, 457, "v_bfe_i32", B, B, B, B, LANES3(bfe_signed(a, b & 31, c & 31)));
   add(V3, 458, "v_bfi_b32", B, B, B, B, LANES3((a & b) | (~a & c)));
-  add(V3, 462, "v_alignbit_b32", B, B, B, B, LANES3(static_cast<std::uint32_t>((std::uint64_t{a} << 32 | b) >> (c & 31))));
-  add(V3, 463, "v_alignbyte_b32", B, B, B, B, LANES3(static_cast<std::uint32_t>((std::uint64_t{a} << 32 | b) >> (8 * (c & 3)))));
+  add(V3, 462, "v_alignbit_b32", B, B, B, B,
+      LANES3(static_cast<std::uint32_t>((std::uint64_t{a} << 32 | b) >> (c & 31))));
+  add(V3, 463, "v_alignbyte_b32", B, B, B, B,
+      LANES3(static_cast<std::uint32_t>((std::uint64_t{a} << 32 | b) >> (8 * (c & 3)))));
   add(V3, 465, "v_min3_i32", B, B, B, B, LANES3(u(std::min(std::min(s(a), s(b)), s(c)))));
   add(V3, 466, "v_min3_u32", B, B, B, B, LANES3(std::min(std::min(a, b), c)));
   add(V3, 468, "v_max3_i32", B, B, B, B, LANES3(u(std::max(std::max(s(a), s(b)), s(c)))));
@@ -305,8 +328,9 @@ std::vector<Form> vector_integer_forms() {
   add(V3, 514, "v_or3_b32", B, B, B, B, LANES3(a | b | c));
   add(V3, 516, "v_mad_u16", H, H, H, H, LANES3(lo(lo(a) * lo(b) + lo(c))));
   add(V3, 517, "v_mad_i16", H, H, H, H, LANES3(lo(u(std::int64_t{s16(a)} * s16(b) + s16(c)))));
-  add(V3, 520, "v_lshl_add_u64", W, W, B, W,
-      [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return (wide(o.a, l) << (o.b[l] & 7)) + wide(o.c, l); }); });
+  add(V3, 520, "v_lshl_add_u64", W, W, B, W, [](VectorOperation& o) {
+    wide_result(o, [&](unsigned l) { return (wide(o.a, l) << (o.b[l] & 7)) + wide(o.c, l); });
+  });
   add(V3, 563, "v_bitop3_b16", H, H, H, H, [](VectorOperation& o) { bitop3(o, 0xffff); });
   add(V3, 564, "v_bitop3_b32", B, B, B, B, [](VectorOperation& o) { bitop3(o, ~0U); });
   add(V3, 613, "v_ashr_pk_i8_i32", B, B, B, B, [](VectorOperation& o) { ashr_pk(o, -128, 127); }, kPartial);
@@ -317,10 +341,15 @@ std::vector<Form> vector_integer_forms() {
   add(V3, 651, "v_bcnt_u32_b32", B, B, B, N, LANES2(static_cast<std::uint32_t>(__builtin_popcount(a)) + b));
   add(V3, 652, "v_mbcnt_lo_u32_b32", B, B, B, N, [](VectorOperation& o) { mbcnt(o, 0); });
   add(V3, 653, "v_mbcnt_hi_u32_b32", B, B, B, N, [](VectorOperation& o) { mbcnt(o, 32); });
-  add(V3, 655, "v_lshlrev_b64", W, B, W, N, [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.b, l) << (o.a[l] & 63); }); });
-  add(V3, 656, "v_lshrrev_b64", W, B, W, N, [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.b, l) >> (o.a[l] & 63); }); });
-  add(V3, 657, "v_ashrrev_i64", W, B, W, N,
-      [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(wide(o.b, l)) >> (o.a[l] & 63)); }); });
+  add(V3, 655, "v_lshlrev_b64", W, B, W, N,
+      [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.b, l) << (o.a[l] & 63); }); });
+  add(V3, 656, "v_lshrrev_b64", W, B, W, N,
+      [](VectorOperation& o) { wide_result(o, [&](unsigned l) { return wide(o.b, l) >> (o.a[l] & 63); }); });
+  add(V3, 657, "v_ashrrev_i64", W, B, W, N, [](VectorOperation& o) {
+    wide_result(o, [&](unsigned l) {
+      return static_cast<std::uint64_t>(static_cast<std::int64_t>(wide(o.b, l)) >> (o.a[l] & 63));
+    });
+  });
   add(V3, 659, "v_bfm_b32", B, B, B, N, LANES2(((1U << (a & 31)) - 1) << (b & 31)));
   add(V3, 663, "v_cvt_pk_u16_u32", B, B, B, N, LANES2(std::min(a, 0xffffU) | std::min(b, 0xffffU) << 16));
   add(V3, 664, "v_cvt_pk_i16_i32", B, B, B, N,
@@ -332,24 +361,60 @@ std::vector<Form> vector_integer_forms() {
   add(V3, 488, "v_mad_u64_u32", W, B, B, W, mad_u64, kWritesVcc);
   add(V3, 489, "v_mad_i64_i32", W, B, B, W, mad_i64, kWritesVcc);
 
-  add(VP, 0, "v_pk_mad_i16", P, P, P, P, [](VectorOperation& o) { halves3(o, [](auto a, auto b, auto c) { return a * b + c; }); });
-  add(VP, 1, "v_pk_mul_lo_u16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return a * b; }); });
-  add(VP, 2, "v_pk_add_i16", P, P, P, N,
-      [](VectorOperation& o) { const bool c = o.instruction.clamp; halves2(o, [c](auto a, auto b) { const std::int64_t r = std::int64_t{s16(a)} + s16(b); return c ? saturated(r, -32768, 32767) : u(r); }); }, kSaturates);
-  add(VP, 3, "v_pk_sub_i16", P, P, P, N,
-      [](VectorOperation& o) { const bool c = o.instruction.clamp; halves2(o, [c](auto a, auto b) { const std::int64_t r = std::int64_t{s16(a)} - s16(b); return c ? saturated(r, -32768, 32767) : u(r); }); }, kSaturates);
-  add(VP, 4, "v_pk_lshlrev_b16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return b << (a & 15); }); });
-  add(VP, 5, "v_pk_lshrrev_b16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return lo(b) >> (a & 15); }); });
-  add(VP, 6, "v_pk_ashrrev_i16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(s16(b) >> (a & 15)); }); });
-  add(VP, 7, "v_pk_max_i16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(std::max(s16(a), s16(b))); }); });
-  add(VP, 8, "v_pk_min_i16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(std::min(s16(a), s16(b))); }); });
-  add(VP, 9, "v_pk_mad_u16", P, P, P, P, [](VectorOperation& o) { halves3(o, [](auto a, auto b, auto c) { return a * b + c; }); });
-  add(VP, 10, "v_pk_add_u16", P, P, P, N,
-      [](VectorOperation& o) { const bool c = o.instruction.clamp; halves2(o, [c](auto a, auto b) { return c ? std::min(a + b, 0xffffU) : a + b; }); }, kSaturates);
-  add(VP, 11, "v_pk_sub_u16", P, P, P, N,
-      [](VectorOperation& o) { const bool c = o.instruction.clamp; halves2(o, [c](auto a, auto b) { return c && a < b ? 0U : a - b; }); }, kSaturates);
-  add(VP, 12, "v_pk_max_u16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return std::max(a, b); }); });
-  add(VP, 13, "v_pk_min_u16", P, P, P, N, [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return std::min(a, b); }); });
+  add(VP, 0, "v_pk_mad_i16", P, P, P, P,
+      [](VectorOperation& o) { halves3(o, [](auto a, auto b, auto c) { return a * b + c; }); });
+  add(VP, 1, "v_pk_mul_lo_u16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return a * b; }); });
+  add(
+      VP, 2, "v_pk_add_i16", P, P, P, N,
+      [](VectorOperation& o) {
+        const bool c = o.instruction.clamp;
+        halves2(o, [c](auto a, auto b) {
+          const std::int64_t r = std::int64_t{s16(a)} + s16(b);
+          return c ? saturated(r, -32768, 32767) : u(r);
+        });
+      },
+      kSaturates);
+  add(
+      VP, 3, "v_pk_sub_i16", P, P, P, N,
+      [](VectorOperation& o) {
+        const bool c = o.instruction.clamp;
+        halves2(o, [c](auto a, auto b) {
+          const std::int64_t r = std::int64_t{s16(a)} - s16(b);
+          return c ? saturated(r, -32768, 32767) : u(r);
+        });
+      },
+      kSaturates);
+  add(VP, 4, "v_pk_lshlrev_b16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return b << (a & 15); }); });
+  add(VP, 5, "v_pk_lshrrev_b16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return lo(b) >> (a & 15); }); });
+  add(VP, 6, "v_pk_ashrrev_i16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(s16(b) >> (a & 15)); }); });
+  add(VP, 7, "v_pk_max_i16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(std::max(s16(a), s16(b))); }); });
+  add(VP, 8, "v_pk_min_i16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return u(std::min(s16(a), s16(b))); }); });
+  add(VP, 9, "v_pk_mad_u16", P, P, P, P,
+      [](VectorOperation& o) { halves3(o, [](auto a, auto b, auto c) { return a * b + c; }); });
+  add(
+      VP, 10, "v_pk_add_u16", P, P, P, N,
+      [](VectorOperation& o) {
+        const bool c = o.instruction.clamp;
+        halves2(o, [c](auto a, auto b) { return c ? std::min(a + b, 0xffffU) : a + b; });
+      },
+      kSaturates);
+  add(
+      VP, 11, "v_pk_sub_u16", P, P, P, N,
+      [](VectorOperation& o) {
+        const bool c = o.instruction.clamp;
+        halves2(o, [c](auto a, auto b) { return c && a < b ? 0U : a - b; });
+      },
+      kSaturates);
+  add(VP, 12, "v_pk_max_u16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return std::max(a, b); }); });
+  add(VP, 13, "v_pk_min_u16", P, P, P, N,
+      [](VectorOperation& o) { halves2(o, [](auto a, auto b) { return std::min(a, b); }); });
   add(VP, 38, "v_dot2_i32_i16", B, B, B, B, [](VectorOperation& o) { dot<true>(o, 16); }, kSaturates);
   add(VP, 39, "v_dot2_u32_u16", B, B, B, B, [](VectorOperation& o) { dot<false>(o, 16); }, kSaturates);
   add(VP, 40, "v_dot4_i32_i8", B, B, B, B, [](VectorOperation& o) { dot<true>(o, 8); }, kSaturates);
