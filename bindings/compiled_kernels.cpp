@@ -73,6 +73,12 @@ void run(const CompiledKernel& kernel, Runtime& runtime, std::uintptr_t stream,
   if (status != 0) fail(kernel, "its launch", status, runtime);
 }
 
+// Of objects that are not in the table; the driver is not concerned.
+std::mutex& foreign_mutex() {
+  static auto* mutex = new std::mutex();
+  return *mutex;
+}
+
 const CompiledKernel& at(int position) {
   if (position < 0 || position >= static_cast<int>(kCompiledKernels.size())) {
     throw std::out_of_range("no compiled kernel at position " + std::to_string(position));
@@ -120,6 +126,21 @@ void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& 
     initialize(kernel, runtime);
   }
   run(kernel, runtime, 0, arguments);
+}
+
+void launch_on(const CompiledKernel& kernel, Runtime& runtime, std::vector<void*> arguments) {
+  const RuntimeScope scope(runtime);
+  {
+    const std::lock_guard<std::mutex> lock(foreign_mutex());
+    initialize(kernel, runtime);
+  }
+  std::uintptr_t stream = 0;
+  std::int32_t status = 0;
+  const auto count = static_cast<std::int32_t>(arguments.size() + 2);
+  arguments.push_back(&stream);
+  arguments.push_back(&status);
+  kernel.launch(arguments.data(), count);
+  if (status != 0) fail(kernel, "its launch", status, runtime);
 }
 
 std::vector<RecordedLaunch> record_launch(int position, const std::vector<std::int64_t>& arguments) {

@@ -28,7 +28,11 @@ int find_kernel(const std::string& name);
 // Throws std::runtime_error naming kernel and cause.
 void launch_kernel(int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments);
 
-// Runs the kernel's host launcher on a runtime that is not the driver.
+// Runs the host launcher of an object that need not be in the table on a runtime that is not the driver. Each argument
+// is the address of a value, as the launcher takes it; the stream is 0.
+void launch_on(const CompiledKernel& kernel, Runtime& runtime, std::vector<void*> arguments);
+
+// The same for one of the table, whose arguments are addresses and integers in eight bytes.
 void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& arguments);
 
 // Runs the host launcher with nothing behind it and returns what it would have launched.

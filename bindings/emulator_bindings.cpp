@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocations.hpp"
 #include "compiled_kernels.hpp"
 #include "emulator_runtime.hpp"
 #include "ptx/approximate.hpp"
@@ -25,15 +26,6 @@ namespace py = pybind11;
 
 namespace msa_ops {
 namespace {
-
-// (address, bytes, writable, name)
-using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
-
-std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationTuple>& tuples) {
-  std::vector<emulator::Allocation> made;
-  for (const auto& [address, bytes, writable, name] : tuples) made.push_back({address, bytes, writable, name});
-  return made;
-}
 
 emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,
                                std::array<unsigned, 3> block, std::size_t shared_memory,
@@ -79,7 +71,7 @@ emulator::Counters emulate_launch(int position, const std::string& ptx, const st
                                   const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions,
                                   const std::string& chip, std::optional<std::uint64_t> seed,
                                   std::optional<std::uint64_t> sum_order, unsigned threads) {
-  EmulatorRuntime runtime(ptx, allocations_from(allocations), emulator::chip_of(chip),
+  EmulatorRuntime runtime({ptx}, allocations_from(allocations), emulator::chip_of(chip),
                           {max_instructions, seed, sum_order, threads});
   try {
     launch_on(position, runtime, arguments);

@@ -25,9 +25,9 @@ constexpr std::size_t kSharedMemoryWithoutOptIn = 48 * 1024;
 
 }  // namespace
 
-EmulatorRuntime::EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations,
+EmulatorRuntime::EmulatorRuntime(std::vector<std::string> modules, std::vector<emulator::Allocation> allocations,
                                  const emulator::Chip& chip, const emulator::RunOptions& options)
-    : ptx_(std::move(ptx)), memory_(std::move(allocations)), chip_(chip), options_(options) {}
+    : modules_(std::move(modules)), memory_(std::move(allocations)), chip_(chip), options_(options) {}
 
 int EmulatorRuntime::get_device(int* device) {
   *device = 0;
@@ -65,7 +65,7 @@ int EmulatorRuntime::kernel_set_attribute(KernelImage& kernel, int attribute, in
 
 int EmulatorRuntime::launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) {
   try {
-    execute(config, kernel, parameters);
+    execute(launch_of(config, kernel, parameters));
     return 0;
   } catch (...) {
     failure_ = std::current_exception();
@@ -111,11 +111,26 @@ int EmulatorRuntime::tensor_map_encode_tiled(void* map, int type, std::uint32_t 
   }
 }
 
-void EmulatorRuntime::execute(const LaunchConfig& config, KernelImage& image, void** parameters) {
-  emulator::LaunchShape shape{};
+const std::string& EmulatorRuntime::module_with(const std::string& kernel) const {
+  for (const std::string& text : modules_) {
+    for (std::size_t at = text.find(kernel); at != std::string::npos; at = text.find(kernel, at + 1)) {
+      constexpr const char* kEntry = ".entry ";
+      const std::size_t end = at + kernel.size();
+      const bool whole = end == text.size() || std::string(" (\t\n\r").find(text[end]) != std::string::npos;
+      if (whole && at >= 7 && text.compare(at - 7, 7, kEntry) == 0) return text;
+    }
+  }
+  throw std::invalid_argument("ptx: the launcher launches " + kernel + ", which none of the " +
+                              std::to_string(modules_.size()) + " texts holds");
+}
+
+EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, KernelImage& image,
+                                                   void** parameters) const {
+  Launch launch;
   for (unsigned i = 0; i < config.num_attributes; ++i) {
     if (config.attributes[i].id != kClusterDimension) continue;
-    std::copy_n(config.attributes[i].value, sizeof(shape.cluster), reinterpret_cast<unsigned char*>(shape.cluster.data()));
+    std::copy_n(config.attributes[i].value, sizeof(launch.shape.cluster),
+                reinterpret_cast<unsigned char*>(launch.shape.cluster.data()));
   }
   const auto allowed = dynamic_shared_memory_.find(&image);
   const std::size_t most = allowed == dynamic_shared_memory_.end()
@@ -125,15 +140,18 @@ void EmulatorRuntime::execute(const LaunchConfig& config, KernelImage& image, vo
     throw std::invalid_argument("kernel " + image.name + ": " + std::to_string(config.dynamic_shared_memory) +
                                 " bytes of dynamic shared memory; it was allowed " + std::to_string(most));
   }
-  emulator::ptx::Kernel kernel(ptx_, image.name);
-  std::vector<std::string> bytes;
-  for (const auto& parameter : kernel.parameters()) {
-    bytes.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
+  launch.kernel = std::make_unique<emulator::ptx::Kernel>(module_with(image.name), image.name);
+  for (const auto& parameter : launch.kernel->parameters()) {
+    launch.parameters.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
   }
-  std::copy_n(config.grid, 3, shape.grid.begin());
-  std::copy_n(config.block, 3, shape.block.begin());
-  shape.dynamic_shared_memory = config.dynamic_shared_memory;
-  emulator::ptx::execute(kernel, shape, bytes, chip_, memory_, options_, counters);
+  std::copy_n(config.grid, 3, launch.shape.grid.begin());
+  std::copy_n(config.block, 3, launch.shape.block.begin());
+  launch.shape.dynamic_shared_memory = config.dynamic_shared_memory;
+  return launch;
+}
+
+void EmulatorRuntime::execute(Launch launch) {
+  emulator::ptx::execute(*launch.kernel, launch.shape, launch.parameters, chip_, memory_, options_, counters);
 }
 
 void EmulatorRuntime::rethrow() const {

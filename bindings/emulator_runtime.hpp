@@ -4,22 +4,24 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/chip.hpp"
 #include "device/global_memory.hpp"
-#include "device/grid.hpp"
 #include "device/counters.hpp"
+#include "device/grid.hpp"
+#include "ptx/kernel.hpp"
 #include "runtime.hpp"
 
 namespace msa_ops {
 
 class EmulatorRuntime : public Runtime {
  public:
-  // `ptx` holds the kernels that the launcher launches. `options` are those of each launch.
-  EmulatorRuntime(std::string ptx, std::vector<emulator::Allocation> allocations, const emulator::Chip& chip,
-                  const emulator::RunOptions& options);
+  // `modules` are PTX texts that hold the kernels that the launcher launches. `options` are those of each launch.
+  EmulatorRuntime(std::vector<std::string> modules, std::vector<emulator::Allocation> allocations,
+                  const emulator::Chip& chip, const emulator::RunOptions& options);
 
   int get_device(int* device) override;
   int device_get_attribute(int* value, int attribute, int device) override;
@@ -36,10 +38,20 @@ class EmulatorRuntime : public Runtime {
 
   emulator::Counters counters;
 
- private:
-  void execute(const LaunchConfig& config, KernelImage& kernel, void** parameters);
+ protected:
+  // A launch with everything that it needs: the launcher's own memory ends with its call.
+  struct Launch {
+    std::unique_ptr<emulator::ptx::Kernel> kernel;
+    emulator::LaunchShape shape;
+    std::vector<std::string> parameters;
+  };
+  Launch launch_of(const LaunchConfig& config, KernelImage& kernel, void** parameters) const;
+  virtual void execute(Launch launch);
 
-  std::string ptx_;
+ private:
+  const std::string& module_with(const std::string& kernel) const;
+
+  std::vector<std::string> modules_;
   emulator::GlobalMemory memory_;
   const emulator::Chip& chip_;
   emulator::RunOptions options_;

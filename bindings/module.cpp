@@ -7,6 +7,7 @@
 #include "compiled_kernels.hpp"
 #include "cuda_driver.hpp"
 #include "emulator_bindings.hpp"
+#include "object_bindings.hpp"
 
 namespace py = pybind11;
 
@@ -66,5 +67,6 @@ PYBIND11_MODULE(_C, m) {
 
   msa_ops::add_emulator(m);
   msa_ops::add_gfx950(m);
+  msa_ops::add_objects(m);
   msa_ops::add_code_objects(m);
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace msa_ops {
 
@@ -71,5 +72,12 @@ class RuntimeScope {
  private:
   Runtime* previous_;
 };
+
+// The functions of seam.cpp, for objects that are loaded from elsewhere.
+struct SeamFunction {
+  const char* name;
+  const void* address;
+};
+std::vector<SeamFunction> seam_functions();
 
 }  // namespace msa_ops

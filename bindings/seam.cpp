@@ -80,3 +80,21 @@ SEAM int _cuTensorMapEncodeTiled(void* map, int type, std::uint32_t rank, void* 
   return FORWARD(tensor_map_encode_tiled(map, type, rank, address, sizes, strides, box, steps, interleave, swizzle,
                                          l2_promotion, fill));
 }
+
+namespace msa_ops {
+
+std::vector<SeamFunction> seam_functions() {
+#define NAMED(function) {#function, reinterpret_cast<const void*>(&function)}
+  return {NAMED(_cudaLibraryLoadData),
+          NAMED(_cudaLibraryGetKernel),
+          NAMED(_cudaGetDevice),
+          NAMED(_cudaDeviceGetAttribute),
+          NAMED(_cuKernelGetAttribute),
+          NAMED(_cudaFuncSetAttribute),
+          NAMED(_cudaKernelSetAttributeForDevice),
+          NAMED(_cudaLaunchKernelEx),
+          NAMED(_cuTensorMapEncodeTiled)};
+#undef NAMED
+}
+
+}  // namespace msa_ops

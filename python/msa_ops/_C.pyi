@@ -152,6 +152,33 @@ def emulate_launch(
     sum_order: int | None = ...,
     threads: int = ...,
 ) -> EmulatorCounters: ...
+
+class ObjectFunctions:
+    def __init__(self, name: str, init: int, load_to_device: int, launch: int) -> None: ...
+
+def seam_functions() -> dict[str, int]: ...
+def emulate_object(
+    object: ObjectFunctions,
+    modules: Sequence[str],
+    arguments: Sequence[bytes],
+    allocations: Sequence[tuple[int, int, bool, str]],
+    max_instructions: int,
+    chip: str,
+    seed: int | None,
+    sum_order: int | None,
+    threads: int,
+) -> EmulatorCounters: ...
+def emulate_object_on_devices(
+    object: ObjectFunctions,
+    modules: Sequence[str],
+    arguments: Sequence[Sequence[bytes]],
+    allocations: Sequence[Sequence[tuple[int, int, bool, str]]],
+    max_instructions: int,
+    chip: str,
+    seed: int | None,
+    sum_order: int | None,
+    threads: int,
+) -> list[EmulatorCounters]: ...
 def encode_tensor_map(
     type: int,
     address: int,

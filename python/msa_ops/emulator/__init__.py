@@ -1,11 +1,12 @@
-"""Kernels executed on a CPU: `run_ptx` for any PTX text, `run_compiled` for the kernels of this build, `run_gfx950` for
-any code object of CDNA4.
+"""Kernels executed on a CPU: `run_ptx` for any PTX text, `load_object` for any object that CuTe-DSL exported,
+`run_compiled` for the kernels of this build, `run_gfx950` for any code object of CDNA4.
 
 What is executed and what is checked: docs/emulator.md.
 """
 
 from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx950, UnsupportedPtx
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
+from msa_ops.emulator.compiled_object import CompiledObject, load_object
 from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
 from msa_ops.emulator.run import Report, TensorBytes, opcodes, run_compiled, run_ptx, run_ptx_on_devices
 from msa_ops.emulator.tensor_map import tensor_map
@@ -13,6 +14,7 @@ from msa_ops.emulator.tensor_map import tensor_map
 __all__ = [
     "ARCHS",
     "CodeObjectError",
+    "CompiledObject",
     "EmulatorFault",
     "Launch",
     "PtxError",
@@ -22,6 +24,7 @@ __all__ = [
     "UnsupportedPtx",
     "VirtualChip",
     "emulate",
+    "load_object",
     "opcodes",
     "run_compiled",
     "run_gfx950",

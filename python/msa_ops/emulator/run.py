@@ -112,7 +112,7 @@ def run_ptx(
     sizes = _C.ptx_parameters(ptx, entry)
     if len(sizes) != len(arguments):
         raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(sizes)}")
-    allocations = _allocations(arguments, tensors)
+    allocations = allocations_of(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
     shape = _three("grid", grid), _three("block", block)
     return report_of(
@@ -159,7 +159,7 @@ def run_ptx_on_devices(
     sizes = _C.ptx_parameters(ptx, entry)
     if not arguments or any(len(own) != len(sizes) for own in arguments):
         raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
-    own_memory = [_allocations(own, tensors) for own in arguments]
+    own_memory = [allocations_of(own, tensors) for own in arguments]
     everything = [one for memory in own_memory for one in memory]
     counters = _C.emulate_on_devices(
         ptx,
@@ -201,13 +201,15 @@ def run_compiled(
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
     slots = [_slot(i, value) for i, value in enumerate(args)]
-    memory = _allocations(args, tensors)
+    memory = allocations_of(args, tensors)
     units.load_for(ptx)
     return report_of(_C.emulate_launch(position, ptx, memory, slots, max_instructions, chip, seed, sum_order))
 
 
-def _allocations(arguments: Sequence[Any], tensors: Mapping[str, Any] | None) -> list[Allocation]:
-    named = {f"argument {i}": value for i, value in enumerate(arguments) if is_memory(value)} | dict(tensors or {})
+def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, prefix: str = "") -> list[Allocation]:
+    """The memory among a kernel's arguments, named by position, and that of `tensors`."""
+    named = {f"{prefix}argument {i}": value for i, value in enumerate(arguments) if is_memory(value)}
+    named |= dict(tensors or {})
     return [allocation(name, value) for name, value in named.items()]
 
 

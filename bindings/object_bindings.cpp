@@ -1,0 +1,136 @@
+#include "object_bindings.hpp"
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "collecting_runtime.hpp"
+#include "compiled_kernels.hpp"
+#include "emulator_runtime.hpp"
+#include "ptx/execute.hpp"
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+// Addresses of the functions of an object that is loaded in this process.
+struct ObjectFunctions {
+  std::string name;
+  std::uintptr_t init, load_to_device, launch;
+
+  CompiledKernel kernel() const {
+    return {name.c_str(), "", 0, reinterpret_cast<void (*)(void**)>(init),
+            reinterpret_cast<void (*)(void**)>(load_to_device),
+            reinterpret_cast<void (*)(void**, std::int32_t)>(launch)};
+  }
+};
+
+// Values as a launcher takes them: it reads them where they are.
+std::vector<void*> addresses_of(std::vector<std::string>& values) {
+  std::vector<void*> addresses;
+  for (auto& value : values) addresses.push_back(value.data());
+  return addresses;
+}
+
+void launch(const ObjectFunctions& object, EmulatorRuntime& runtime, std::vector<std::string> values) {
+  try {
+    launch_on(object.kernel(), runtime, addresses_of(values));
+  } catch (...) {
+    runtime.rethrow();  // the reason, if a launch had one
+    throw;
+  }
+}
+
+std::vector<std::string> texts(const std::vector<py::bytes>& values) { return {values.begin(), values.end()}; }
+
+emulator::Counters emulate_object(const ObjectFunctions& object, const std::vector<std::string>& modules,
+                                  const std::vector<py::bytes>& arguments,
+                                  const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
+                                  const std::string& chip, std::optional<std::uint64_t> seed,
+                                  std::optional<std::uint64_t> sum_order, unsigned threads) {
+  auto values = texts(arguments);
+  const py::gil_scoped_release release;
+  EmulatorRuntime runtime(modules, allocations_from(allocations), emulator::chip_of(chip),
+                          {max_instructions, seed, sum_order, threads});
+  launch(object, runtime, std::move(values));
+  return runtime.counters;
+}
+
+// The launches of all devices side by side: the first of each together, then the second, and so on.
+std::vector<emulator::Counters> emulate_object_on_devices(
+    const ObjectFunctions& object, const std::vector<std::string>& modules,
+    const std::vector<std::vector<py::bytes>>& arguments, const std::vector<std::vector<AllocationTuple>>& allocations,
+    std::uint64_t max_instructions, const std::string& chip, std::optional<std::uint64_t> seed,
+    std::optional<std::uint64_t> sum_order, unsigned threads) {
+  std::vector<std::vector<std::string>> values;
+  for (const auto& own : arguments) values.push_back(texts(own));
+  const py::gil_scoped_release release;
+  std::vector<CollectingRuntime> runtimes;
+  runtimes.reserve(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    runtimes.emplace_back(modules, emulator::chip_of(chip), static_cast<int>(i));
+    launch(object, runtimes.back(), std::move(values[i]));
+  }
+  std::vector<emulator::ptx::DeviceLaunch> devices;
+  for (std::size_t i = 0; i < runtimes.size(); ++i) {
+    devices.push_back({nullptr, {}, emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
+  }
+  for (std::size_t step = 0; step < runtimes.front().launches.size(); ++step) {
+    const auto& shape = runtimes.front().launches[step].shape;
+    for (std::size_t i = 0; i < runtimes.size(); ++i) {
+      if (runtimes[i].launches.size() != runtimes.front().launches.size()) {
+        throw std::invalid_argument("device " + std::to_string(i) + " launches " +
+                                    std::to_string(runtimes[i].launches.size()) + " kernels, device 0 " +
+                                    std::to_string(runtimes.front().launches.size()));
+      }
+      auto& own = runtimes[i].launches[step];
+      if (own.shape.grid != shape.grid || own.shape.block != shape.block || own.shape.cluster != shape.cluster ||
+          own.shape.dynamic_shared_memory != shape.dynamic_shared_memory) {
+        throw std::invalid_argument("device " + std::to_string(i) + " launches another shape than device 0");
+      }
+      devices[i].kernel = own.kernel.get();
+      devices[i].parameters = std::move(own.parameters);
+    }
+    emulator::ptx::execute_on_devices(devices, shape, emulator::chip_of(chip),
+                                      {max_instructions, seed, sum_order, threads});
+  }
+  std::vector<emulator::Counters> counters;
+  for (const auto& device : devices) counters.push_back(device.counters);
+  return counters;
+}
+
+}  // namespace
+
+void add_objects(py::module_& m) {
+  py::class_<ObjectFunctions>(m, "ObjectFunctions")
+      .def(py::init([](std::string name, std::uintptr_t init, std::uintptr_t load_to_device, std::uintptr_t launch) {
+             return ObjectFunctions{std::move(name), init, load_to_device, launch};
+           }),
+           py::arg("name"), py::arg("init"), py::arg("load_to_device"), py::arg("launch"));
+  m.def(
+      "seam_functions",
+      [] {
+        std::map<std::string, std::uintptr_t> found;
+        for (const auto& one : seam_functions()) found[one.name] = reinterpret_cast<std::uintptr_t>(one.address);
+        return found;
+      },
+      "Addresses of the functions that exported objects call, by name.");
+  m.def("emulate_object", &emulate_object, py::arg("object"), py::arg("modules"), py::arg("arguments"),
+        py::arg("allocations"), py::arg("max_instructions"), py::arg("chip"), py::arg("seed"), py::arg("sum_order"),
+        py::arg("threads"), "Runs an object's host launcher; what it launches is executed from the PTX of its modules.");
+  m.def("emulate_object_on_devices", &emulate_object_on_devices, py::arg("object"), py::arg("modules"),
+        py::arg("arguments"), py::arg("allocations"), py::arg("max_instructions"), py::arg("chip"), py::arg("seed"),
+        py::arg("sum_order"), py::arg("threads"),
+        "The same on several devices at the same time.");
+}
+
+}  // namespace msa_ops
