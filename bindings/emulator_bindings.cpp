@@ -33,13 +33,15 @@ emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry,
                                const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
                                std::array<unsigned, 3> cluster, const std::string& chip,
                                std::optional<std::uint64_t> seed,
-                               std::optional<std::uint64_t> sum_order, unsigned threads) {
+                               std::optional<std::uint64_t> sum_order, unsigned threads,
+                               std::optional<unsigned> multiprocessors) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
   const emulator::GlobalMemory memory(allocations_from(allocations));
   emulator::Counters counters;
-  emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes, emulator::chip_of(chip), memory,
+  emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes,
+                         emulator::chip_of(chip, multiprocessors), memory,
                          {max_instructions, seed, sum_order, threads}, counters);
   return counters;
 }
@@ -49,7 +51,8 @@ std::vector<emulator::Counters> emulate_on_devices(
     std::size_t shared_memory, const std::vector<std::vector<py::bytes>>& parameters,
     const std::vector<std::vector<AllocationTuple>>& allocations, std::uint64_t max_instructions,
     std::array<unsigned, 3> cluster, const std::string& chip, std::optional<std::uint64_t> seed,
-    std::optional<std::uint64_t> sum_order, unsigned threads) {
+    std::optional<std::uint64_t> sum_order, unsigned threads,
+                               std::optional<unsigned> multiprocessors) {
   std::vector<std::vector<std::string>> bytes;
   for (const auto& one : parameters) bytes.emplace_back(one.begin(), one.end());
   const py::gil_scoped_release release;
@@ -60,7 +63,8 @@ std::vector<emulator::Counters> emulate_on_devices(
     devices.push_back(
         {kernels.back().get(), bytes[i], emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
   }
-  emulator::ptx::execute_on_devices(devices, {grid, block, shared_memory, cluster}, emulator::chip_of(chip),
+  emulator::ptx::execute_on_devices(devices, {grid, block, shared_memory, cluster},
+                                    emulator::chip_of(chip, multiprocessors),
                                     {max_instructions, seed, sum_order, threads});
   std::vector<emulator::Counters> counters;
   for (const auto& device : devices) counters.push_back(device.counters);
@@ -70,8 +74,9 @@ std::vector<emulator::Counters> emulate_on_devices(
 emulator::Counters emulate_launch(int position, const std::string& ptx, const std::vector<AllocationTuple>& allocations,
                                   const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions,
                                   const std::string& chip, std::optional<std::uint64_t> seed,
-                                  std::optional<std::uint64_t> sum_order, unsigned threads) {
-  EmulatorRuntime runtime({ptx}, allocations_from(allocations), emulator::chip_of(chip),
+                                  std::optional<std::uint64_t> sum_order, unsigned threads,
+                                  std::optional<unsigned> multiprocessors) {
+  EmulatorRuntime runtime({ptx}, allocations_from(allocations), emulator::chip_of(chip, multiprocessors),
                           {max_instructions, seed, sum_order, threads});
   try {
     launch_on(position, runtime, arguments);
@@ -128,15 +133,16 @@ void add_emulator(py::module_& m) {
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
-        py::arg("sum_order") = py::none(), py::arg("threads") = 1,
+        py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(),
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_on_devices", &emulate_on_devices, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster"), py::arg("chip"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"),
+        py::arg("multiprocessors") = py::none(),
         "Executes a launch of a PTX kernel on each of several devices at the same time.");
   m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
         py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
-        py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::call_guard<py::gil_scoped_release>(),
+        py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(), py::call_guard<py::gil_scoped_release>(),
         "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
   m.def(
       "encode_tensor_map",

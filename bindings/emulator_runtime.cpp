@@ -26,8 +26,8 @@ constexpr std::size_t kSharedMemoryWithoutOptIn = 48 * 1024;
 }  // namespace
 
 EmulatorRuntime::EmulatorRuntime(std::vector<std::string> modules, std::vector<emulator::Allocation> allocations,
-                                 const emulator::Chip& chip, const emulator::RunOptions& options)
-    : modules_(std::move(modules)), memory_(std::move(allocations)), chip_(chip), options_(options) {}
+                                 emulator::Chip chip, const emulator::RunOptions& options)
+    : modules_(std::move(modules)), memory_(std::move(allocations)), chip_(std::move(chip)), options_(options) {}
 
 int EmulatorRuntime::get_device(int* device) {
   *device = 0;

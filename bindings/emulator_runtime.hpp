@@ -21,7 +21,7 @@ class EmulatorRuntime : public Runtime {
  public:
   // `modules` are PTX texts that hold the kernels that the launcher launches. `options` are those of each launch.
   EmulatorRuntime(std::vector<std::string> modules, std::vector<emulator::Allocation> allocations,
-                  const emulator::Chip& chip, const emulator::RunOptions& options);
+                  emulator::Chip chip, const emulator::RunOptions& options);
 
   int get_device(int* device) override;
   int device_get_attribute(int* value, int attribute, int device) override;
@@ -53,7 +53,7 @@ class EmulatorRuntime : public Runtime {
 
   std::vector<std::string> modules_;
   emulator::GlobalMemory memory_;
-  const emulator::Chip& chip_;
+  emulator::Chip chip_;
   emulator::RunOptions options_;
   std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
   std::exception_ptr failure_;

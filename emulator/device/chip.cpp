@@ -25,6 +25,16 @@ const Chip& chip_of(const std::string& name) {
   throw std::invalid_argument("chip: '" + name + "'; accepted: " + names);
 }
 
+Chip chip_of(const std::string& name, std::optional<unsigned> multiprocessors) {
+  Chip chip = chip_of(name);
+  if (!multiprocessors) return chip;
+  if (*multiprocessors < 1 || *multiprocessors > 1024) {
+    throw std::invalid_argument("multiprocessors: " + std::to_string(*multiprocessors) + "; accepted: 1 to 1024");
+  }
+  chip.multiprocessors = *multiprocessors;
+  return chip;
+}
+
 bool Chip::runs(const std::string& target) const {
   if (target == name) return true;
   if (target.compare(0, 3, "sm_") != 0) return false;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,7 @@ struct Chip {
 const std::vector<Chip>& chips();
 // Throws std::invalid_argument for a name that is not in the table.
 const Chip& chip_of(const std::string& name);
+// The same with another number of multiprocessors, if one is given.
+Chip chip_of(const std::string& name, std::optional<unsigned> multiprocessors);
 
 }  // namespace msa_ops::emulator

@@ -51,8 +51,8 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
       return place;
     }
   }
-  const std::string what = std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes";
-  if (!aligned) throw Violation{FaultKind::kMisaligned, what + " of global memory", lane, address};
+  const auto what = [&] { return std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes"; };
+  if (!aligned) throw Violation{FaultKind::kMisaligned, what() + " of global memory", lane, address};
   const Allocation* found = holder(address, bytes, write);
   if (found == nullptr) {
     std::string nearest;
@@ -64,9 +64,9 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
                   std::to_string(address - range.address);
       }
     }
-    throw Violation{FaultKind::kOutOfBounds, what + " outside every global allocation" + nearest, lane, address};
+    throw Violation{FaultKind::kOutOfBounds, what() + " outside every global allocation" + nearest, lane, address};
   }
-  if (write && !found->writable) throw Violation{FaultKind::kReadOnly, what + " to " + found->name, lane, address};
+  if (write && !found->writable) throw Violation{FaultKind::kReadOnly, what() + " to " + found->name, lane, address};
   last_ = static_cast<std::size_t>(found - allocations_.data());
   traffic_[last_].count(address - found->address, bytes, write);
   return place;

@@ -16,24 +16,20 @@ void SharedMemory::forget() {
   std::fill(cells_.begin(), cells_.end(), Cell{});
   bytewise_.clear();
   locations_.clear();
+  memos_ = {};
 }
 
-std::size_t SharedMemory::offset(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
-                                 int lane) const {
-  if (address % alignment != 0) {
-    throw Violation{FaultKind::kMisaligned,
-                    std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory", lane, address};
-  }
-  if (address < base_ || bytes > data_.size() || address - base_ > data_.size() - bytes) {
-    throw Violation{FaultKind::kOutOfBounds,
-                    std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory; the block has " +
-                        std::to_string(data_.size()) + " bytes at " + std::to_string(base_),
-                    lane, address};
-  }
-  return static_cast<std::size_t>(address - base_);
+void SharedMemory::refuse(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
+                          int lane) const {
+  const std::string access = std::string(what) + " of " + std::to_string(bytes) + " bytes of shared memory";
+  if (address % alignment != 0) throw Violation{FaultKind::kMisaligned, access, lane, address};
+  throw Violation{FaultKind::kOutOfBounds,
+                  access + "; the block has " + std::to_string(data_.size()) + " bytes at " + std::to_string(base_), lane,
+                  address};
 }
 
 void SharedMemory::want_written(std::size_t start, std::size_t bytes, int lane) const {
+  if (is_written(start, bytes)) return;
   for (std::size_t i = start; i < start + bytes; ++i) {
     if (written_[i] != kWritten) {
       throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written", lane, base_ + i};
@@ -98,9 +94,8 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
                        int lane) {
   using Verdict = Ordering::Verdict;
   if (start % 4 == 0 && bytes % 4 == 0) {
-    // Neighbouring words mostly have the same past: what was found for one holds for the next.
-    Cell last, now;  // before this access, and after it
-    bool is_known = false;
+    Memo& memo = memos_[writes ? 1 : 0];
+    const std::uint32_t pc = ordering_.pc();
     for (std::size_t word = start / 4; word < (start + bytes) / 4; ++word) {
       Cell& cell = cells_[word];
       if (cell.write == kBytewise) {
@@ -109,17 +104,15 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
         }
         if (writes) {
           bytewise_.erase(word);
-          cell = {access, 0, ordering_.pc()};
+          cell = {access, 0, pc};
         }
-        is_known = false;
-      } else if (is_known && cell.write == last.write && cell.reads == last.reads) {
-        if (writes) cell = now;
-        else cell.reads = now.reads;
+      } else if (memo.access == access && cell.write == memo.before.write && cell.reads == memo.before.reads) {
+        cell.reads = memo.after.reads;
+        if (writes) cell.write = memo.after.write, cell.pc = pc;
       } else {
-        last = cell;
+        const Cell before = cell;
         use_cell<writes>(cell, word * 4, access, strong, asynchronous, lane);
-        now = cell;
-        is_known = true;
+        memo = {access, before, cell};
       }
     }
     return;
@@ -153,12 +146,27 @@ const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, in
   const std::size_t start = offset(address, bytes, bytes, "read", lane);
   const bool strong = strength == Strength::kStrong;
   use<false>(start, bytes, ordering_.own(strong), strong, false, lane);
-  written = !first_unwritten(address, bytes).has_value();
+  written = is_written(start, bytes);
+  return &data_[start];
+}
+
+const std::byte* SharedMemory::read_run(std::uint64_t address, std::size_t bytes, std::size_t alignment) {
+  const std::size_t start = offset(address, bytes, alignment, "read", -1);
+  use<false>(start, bytes, ordering_.own(false), false, false, -1);
+  want_written(start, bytes, -1);
+  return &data_[start];
+}
+
+std::byte* SharedMemory::write_run(std::uint64_t address, std::size_t bytes, std::size_t alignment) {
+  const std::size_t start = offset(address, bytes, alignment, "write", -1);
+  use<true>(start, bytes, ordering_.own(false), false, false, -1);
+  std::memset(&written_[start], 1, bytes);
   return &data_[start];
 }
 
 std::optional<std::uint64_t> SharedMemory::first_unwritten(std::uint64_t address, std::size_t bytes) const {
   const std::size_t start = offset(address, bytes, 1, "read", -1);
+  if (is_written(start, bytes)) return std::nullopt;
   for (std::size_t i = start; i < start + bytes; ++i) {
     if (written_[i] != kWritten) return base_ + i;
   }
@@ -186,11 +194,12 @@ std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int la
   return &data_[start];
 }
 
-void SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
-                             int lane) {
+const std::byte* SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment,
+                                         AccessId access, int lane) {
   const std::size_t start = offset(address, bytes, alignment, "asynchronous read", lane);
   use<false>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
   want_written(start, bytes, lane);
+  return &data_[start];
 }
 
 void SharedMemory::will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
@@ -234,6 +243,7 @@ void SharedMemory::replace(const std::vector<AccessId>& now) {
     if (cell.write != kBytewise) cell.write = now[cell.write];
     cell.reads = now[cell.reads];
   };
+  memos_ = {};
   for (Cell& cell : cells_) change(cell);
   for (auto& [word, cells] : bytewise_) {
     for (Cell& cell : cells) change(cell);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -27,6 +28,10 @@ class SharedMemory {
   const std::byte* read(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
   // The same, but bytes that nothing has written are no fault here: `written` says whether all were.
   const std::byte* read(std::uint64_t address, std::size_t bytes, int lane, Strength strength, bool& written);
+  // Weak accesses of several lanes beside each other, each of `alignment` bytes. Throw a Violation for any mistake,
+  // without a lane, and also for bytes to be read that nothing has written.
+  const std::byte* read_run(std::uint64_t address, std::size_t bytes, std::size_t alignment);
+  std::byte* write_run(std::uint64_t address, std::size_t bytes, std::size_t alignment);
   std::optional<std::uint64_t> first_unwritten(std::uint64_t address, std::size_t bytes) const;
   void unwrite(std::uint64_t address, std::size_t bytes);  // what was written there has no value
   std::byte* write(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
@@ -45,7 +50,8 @@ class SharedMemory {
 
   // What asynchronous work of the warp that runs will do to a range until `access` ends (Ordering::of_work). To be
   // called when the work is issued; `alignment` is a power of two. `read` also wants the bytes written by now.
-  void will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
+  // Gives the bytes.
+  const std::byte* will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
   void will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
   // The bytes themselves, when the work is done; no check but the bounds.
   std::byte* bytes(std::uint64_t address, std::size_t bytes) { return &data_[offset(address, bytes, 1, "access", -1)]; }
@@ -74,7 +80,27 @@ class SharedMemory {
   static constexpr AccessId kBytewise = 0xffffffff;  // Cell::write of a word whose bytes have cells of their own
 
   std::size_t offset(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
-                     int lane) const;
+                     int lane) const {
+    if (address % alignment != 0 || address < base_ || bytes > data_.size() || address - base_ > data_.size() - bytes) {
+      refuse(address, bytes, alignment, what, lane);
+    }
+    return static_cast<std::size_t>(address - base_);
+  }
+  [[noreturn]] void refuse(std::uint64_t address, std::size_t bytes, std::size_t alignment, const char* what,
+                           int lane) const;
+  bool is_written(std::size_t start, std::size_t bytes) const {
+    constexpr std::uint64_t kEight = 0x0101010101010101 * kWritten;
+    const unsigned char* at = &written_[start];
+    for (; bytes >= 8; bytes -= 8, at += 8) {
+      std::uint64_t eight;
+      std::memcpy(&eight, at, 8);
+      if (eight != kEight) return false;
+    }
+    for (; bytes > 0; --bytes, ++at) {
+      if (*at != kWritten) return false;
+    }
+    return true;
+  }
   void want_written(std::size_t start, std::size_t bytes, int lane) const;
   template <bool writes>
   void use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous, int lane);
@@ -82,6 +108,14 @@ class SharedMemory {
   void use_cell(Cell& cell, std::size_t at, AccessId access, bool strong, bool asynchronous, int lane);
   [[noreturn]] void report(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
                            bool strong, bool asynchronous, bool earlier_writes, int lane) const;
+
+  // What an access made of a word's cell: it makes the same of every equal cell. What is ordered stays so while the
+  // access has the same number.
+  struct Memo {
+    AccessId access = 0;
+    Cell before, after;
+  };
+  std::array<Memo, 2> memos_{};  // of reads, of writes
 
   std::uint64_t base_;
   std::vector<std::byte> data_;

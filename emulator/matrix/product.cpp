@@ -48,9 +48,36 @@ inline __attribute__((always_inline)) void sum_products_of_8(const float* a, con
   }
 }
 
+// A block of 4 rows by 32 columns whose sums stay in registers.
+inline __attribute__((always_inline)) void sum_block(const float* a, const float* b, float* c, const Extent& extent,
+                                                     const std::uint32_t* order) {
+  constexpr std::size_t kRows = 4, kColumns = 32;
+  float sums[kRows][kColumns];
+  for (std::size_t row = 0; row < kRows; ++row) std::memcpy(sums[row], c + row * extent.n, sizeof(sums[row]));
+  for (std::size_t i = 0; i < extent.k; ++i) {
+    const std::size_t at = order != nullptr ? order[i] : i;
+    const float* products = b + at * extent.n;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      const float factor = a[row * extent.k + at];
+      for (std::size_t column = 0; column < kColumns; ++column) sums[row][column] += factor * products[column];
+    }
+  }
+  for (std::size_t row = 0; row < kRows; ++row) std::memcpy(c + row * extent.n, sums[row], sizeof(sums[row]));
+}
+
+inline __attribute__((always_inline)) void sum_in_blocks(const float* a, const float* b, float* c, const Extent& extent,
+                                                         const std::uint32_t* order) {
+  for (std::size_t row = 0; row < extent.m; row += 4) {
+    for (std::size_t column = 0; column < extent.n; column += 32) {
+      sum_block(a + row * extent.k, b + column, c + row * extent.n + column, extent, order);
+    }
+  }
+}
+
 MSA_OPS_VECTOR_CLONES void add_floats(const float* a, const float* b, float* c, const Extent& extent,
                                       const std::uint32_t* order) {
   if (extent.n == 8) sum_products_of_8(a, b, c, extent.m, extent.k, order);
+  else if (extent.n % 32 == 0 && extent.m % 4 == 0) sum_in_blocks(a, b, c, extent, order);
   else sum_products(a, b, c, extent, order);
 }
 

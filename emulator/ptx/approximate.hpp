@@ -12,6 +12,7 @@ float unit_rsqrt(float a);
 float unit_sqrt(float a);
 float unit_lg2(float a);
 float unit_ex2(float a);
+void unit_ex2(const float* a, float* out);  // of all lanes; `out` is another row, or the same
 float unit_sin(float turns);
 float unit_cos(float turns);
 float unit_tanh(float a);

@@ -17,11 +17,24 @@ inline void for_lanes(Mask lanes, Function function) {
   }
 }
 
+// Rows are the same or apart, so that lanes may be computed together.
+template <typename Function>
+inline void for_independent_lanes(Mask lanes, Function function) {
+  if (lanes == kAllLanes) {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC ivdep
+#endif
+    for (unsigned lane = 0; lane < kLanes; ++lane) function(lane);
+  } else {
+    for_lanes(lanes, function);
+  }
+}
+
 template <typename R, typename A, R (*function)(A)>
 void unary(PtxWarp& warp, const Instruction& i, Mask lanes) {
   R* out = warp.out<R>(i.operands[0]);
   const A* a = warp.row<A>(i.operands[1]);
-  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane]); });
+  for_independent_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane]); });
 }
 
 template <typename R, typename A, typename B, R (*function)(A, B)>
@@ -29,7 +42,7 @@ void binary(PtxWarp& warp, const Instruction& i, Mask lanes) {
   R* out = warp.out<R>(i.operands[0]);
   const A* a = warp.row<A>(i.operands[1]);
   const B* b = warp.row<B>(i.operands[2]);
-  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane]); });
+  for_independent_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane]); });
 }
 
 template <typename R, typename A, typename B, typename C, R (*function)(A, B, C)>
@@ -38,7 +51,7 @@ void ternary(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const A* a = warp.row<A>(i.operands[1]);
   const B* b = warp.row<B>(i.operands[2]);
   const C* c = warp.row<C>(i.operands[3]);
-  for_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane], c[lane]); });
+  for_independent_lanes(lanes, [&](unsigned lane) { out[lane] = function(a[lane], b[lane], c[lane]); });
 }
 
 template <typename To, typename From>

@@ -30,6 +30,11 @@ float ex2(float a) {
   return half * half;
 }
 
+void ex2_flushed(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  if (lanes != kAllLanes) return unary<float, float, unit_ex2>(warp, i, lanes);
+  unit_ex2(warp.row<float>(i.operands[1]), warp.out<float>(i.operands[0]));
+}
+
 // The product is rounded toward zero.
 float turns(float a) {
   const double exact = double{a} * kTurns;
@@ -95,7 +100,7 @@ void add_approximate_forms(Forms& forms) {
   add<unit_rsqrt>(forms, "rsqrt.approx.ftz.f32");
   add<unit_sqrt>(forms, "sqrt.approx.ftz.f32");
   add<unit_lg2>(forms, "lg2.approx.ftz.f32");
-  add<unit_ex2>(forms, "ex2.approx.ftz.f32");
+  forms.push_back({"ex2.approx.ftz.f32", "=4 4", ex2_flushed});
   add<sin<true>>(forms, "sin.approx.ftz.f32");
   add<cos<true>>(forms, "cos.approx.ftz.f32");
   using F = float;

@@ -6,6 +6,7 @@
 #include "lanes.hpp"
 #include "numbers.hpp"
 #include "opcodes.hpp"
+#include "vector_rows.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -146,17 +147,20 @@ void add_convert_forms(Forms& forms) {
   using H = std::uint16_t;
   using W = std::uint32_t;
   constexpr auto rz = Rounding::kTowardZero;
-  forms.push_back({"cvt.f32.f16", "=4 2", unary<float, H, float_from_half>});
+  forms.push_back({"cvt.f32.f16", "=4 2", rows::unary<float, H, rows::floats_from_halves, unary<float, H, float_from_half>>});
   forms.push_back({"cvt.f32.bf16", "=4 2", unary<float, H, float_from_bfloat>});
-  forms.push_back({"cvt.rn.f16.f32", "=2 4", unary<H, float, single<half_from<>>>});
+  forms.push_back({"cvt.rn.f16.f32", "=2 4", rows::unary<H, float, rows::halves_from, unary<H, float, single<half_from<>>>>});
   forms.push_back({"cvt.rz.f16.f32", "=2 4", unary<H, float, single<half_from<rz>>>});
-  forms.push_back({"cvt.rn.bf16.f32", "=2 4", unary<H, float, single<bfloat_from<>>>});
+  forms.push_back({"cvt.rn.bf16.f32", "=2 4", rows::unary<H, float, rows::bfloats_from, unary<H, float, single<bfloat_from<>>>>});
   forms.push_back({"cvt.rz.bf16.f32", "=2 4", unary<H, float, single<bfloat_from<rz>>>});
-  forms.push_back({"cvt.rn.f16x2.f32", "=4 4 4", binary<W, float, float, pair<half_from<>>>});
+  forms.push_back({"cvt.rn.f16x2.f32", "=4 4 4",
+                   rows::binary<W, float, rows::half_pairs_from, binary<W, float, float, pair<half_from<>>>>});
   forms.push_back({"cvt.rz.f16x2.f32", "=4 4 4", binary<W, float, float, pair<half_from<rz>>>});
-  forms.push_back({"cvt.rn.bf16x2.f32", "=4 4 4", binary<W, float, float, pair<bfloat_from<>>>});
+  forms.push_back({"cvt.rn.bf16x2.f32", "=4 4 4",
+                   rows::binary<W, float, rows::bfloat_pairs_from, binary<W, float, float, pair<bfloat_from<>>>>});
   forms.push_back({"cvt.rz.bf16x2.f32", "=4 4 4", binary<W, float, float, pair<bfloat_from<rz>>>});
-  forms.push_back({"cvt.rn.satfinite.e4m3x2.f32", "=2 4 4", binary<H, float, float, e4m3_pair>});
+  forms.push_back({"cvt.rn.satfinite.e4m3x2.f32", "=2 4 4",
+                   rows::binary<H, float, rows::e4m3_pairs_from, binary<H, float, float, e4m3_pair>>});
   forms.push_back({"cvt.rn.satfinite.e4m3x2.f16x2", "=2 4", unary<H, W, e4m3_pair_from_halves>});
   forms.push_back({"cvt.rn.f16x2.e4m3x2", "=4 2", unary<W, H, halves_from_e4m3_pair>});
 }

@@ -5,6 +5,7 @@
 #include "lanes.hpp"
 #include "numbers.hpp"
 #include "opcodes.hpp"
+#include "vector_rows.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -52,19 +53,30 @@ template <bool ftz>
 void add_fp32(Forms& forms) {
   const std::string f = ftz ? ".ftz" : "";
   using F = float;
-  for (const std::string rn : {"", ".rn"}) {
-    forms.push_back({"add" + rn + f + ".f32", "=4 4 4", binary<F, F, F, add<ftz>>});
-    forms.push_back({"sub" + rn + f + ".f32", "=4 4 4", binary<F, F, F, sub<ftz>>});
-    forms.push_back({"mul" + rn + f + ".f32", "=4 4 4", binary<F, F, F, mul<ftz>>});
+  // Lane by lane, and all lanes at once.
+  constexpr Handler one_add = binary<F, F, F, add<ftz>>, one_sub = binary<F, F, F, sub<ftz>>;
+  constexpr Handler one_mul = binary<F, F, F, mul<ftz>>, one_fma = ternary<F, F, F, F, fma<ftz>>;
+  constexpr Handler all_add = rows::binary<F, F, ftz ? rows::add_flushed : rows::add, one_add>;
+  constexpr Handler all_sub = rows::binary<F, F, ftz ? rows::sub_flushed : rows::sub, one_sub>;
+  Handler all_mul = rows::binary<F, F, rows::mul, one_mul>, all_fma = rows::ternary<F, F, rows::fma, one_fma>;
+  if constexpr (ftz) {
+    all_mul = rows::binary_flushed<rows::mul_flushed, one_mul>;
+    all_fma = rows::ternary_flushed<rows::fma_flushed, one_fma>;
   }
-  forms.push_back({"fma.rn" + f + ".f32", "=4 4 4 4", ternary<F, F, F, F, fma<ftz>>});
+  for (const std::string rn : {"", ".rn"}) {
+    forms.push_back({"add" + rn + f + ".f32", "=4 4 4", all_add});
+    forms.push_back({"sub" + rn + f + ".f32", "=4 4 4", all_sub});
+    forms.push_back({"mul" + rn + f + ".f32", "=4 4 4", all_mul});
+  }
+  forms.push_back({"fma.rn" + f + ".f32", "=4 4 4 4", all_fma});
   forms.push_back({"div.rn" + f + ".f32", "=4 4 4", binary<F, F, F, div<ftz>>});
   forms.push_back({"rcp.rn" + f + ".f32", "=4 4", unary<F, F, rcp<ftz>>});
   forms.push_back({"sqrt.rn" + f + ".f32", "=4 4", unary<F, F, root<ftz>>});
   forms.push_back({"abs" + f + ".f32", "=4 4", unary<F, F, absolute<ftz>>});
   forms.push_back({"neg" + f + ".f32", "=4 4", unary<F, F, negate<ftz>>});
-  forms.push_back({"min" + f + ".f32", "=4 4 4", binary<F, F, F, minimum<ftz, false>>});
-  forms.push_back({"max" + f + ".f32", "=4 4 4", binary<F, F, F, maximum<ftz, false>>});
+  constexpr Handler one_min = binary<F, F, F, minimum<ftz, false>>, one_max = binary<F, F, F, maximum<ftz, false>>;
+  forms.push_back({"min" + f + ".f32", "=4 4 4", ftz ? one_min : rows::binary<F, F, rows::min, one_min>});
+  forms.push_back({"max" + f + ".f32", "=4 4 4", ftz ? one_max : rows::binary<F, F, rows::max, one_max>});
   forms.push_back({"min" + f + ".NaN.f32", "=4 4 4", binary<F, F, F, minimum<ftz, true>>});
   forms.push_back({"max" + f + ".NaN.f32", "=4 4 4", binary<F, F, F, maximum<ftz, true>>});
 }

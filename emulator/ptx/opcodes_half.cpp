@@ -5,6 +5,7 @@
 #include "lanes.hpp"
 #include "numbers.hpp"
 #include "opcodes.hpp"
+#include "vector_rows.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -122,6 +123,27 @@ void add_ternary(Forms& forms, const std::string& name, const std::string& type)
   forms.push_back({name + "." + type + "x2", "=4 4 4 4", ternary<W, W, W, W, pair<function>>});
 }
 
+// The plain operations of fp16, all lanes at once.
+void add_half_sums(Forms& forms) {
+  const auto add_one = [&](const std::string& name, Handler one, Handler two) {
+    forms.push_back({name + ".f16", "=2 2 2", one});
+    forms.push_back({name + ".f16x2", "=4 4 4", two});
+  };
+  constexpr End plain = End::kPlain;
+  for (const std::string rn : {"", ".rn"}) {
+    add_one("add" + rn, rows::binary<H, H, rows::half_add, binary<H, H, H, add<Half, false, plain>>>,
+            rows::binary<H, H, rows::half_add, binary<W, W, W, pair<add<Half, false, plain>>>, 2>);
+    add_one("sub" + rn, rows::binary<H, H, rows::half_sub, binary<H, H, H, sub<Half, false, plain>>>,
+            rows::binary<H, H, rows::half_sub, binary<W, W, W, pair<sub<Half, false, plain>>>, 2>);
+    add_one("mul" + rn, rows::binary<H, H, rows::half_mul, binary<H, H, H, mul<Half, false, plain>>>,
+            rows::binary<H, H, rows::half_mul, binary<W, W, W, pair<mul<Half, false, plain>>>, 2>);
+  }
+  forms.push_back({"fma.rn.f16", "=2 2 2 2",
+                   rows::ternary<H, H, rows::half_fma, ternary<H, H, H, H, fma<Half, false, plain>>>});
+  forms.push_back({"fma.rn.f16x2", "=4 4 4 4",
+                   rows::ternary<H, H, rows::half_fma, ternary<W, W, W, W, pair<fma<Half, false, plain>>>, 2>});
+}
+
 template <class F, bool ftz, End end>
 void add_sums(Forms& forms, const std::string& tail) {
   for (const std::string rn : {"", ".rn"}) {
@@ -150,7 +172,6 @@ void add_all_extremes(Forms& forms) {
 
 template <class F>
 void add_format(Forms& forms) {
-  add_sums<F, false, End::kPlain>(forms, "");
   add_ternary<fma<F, false, End::kRelu>>(forms, "fma.rn.relu", F::kName);
   add_ternary<fma_oob<F, End::kPlain>>(forms, "fma.rn.oob", F::kName);
   add_ternary<fma_oob<F, End::kRelu>>(forms, "fma.rn.oob.relu", F::kName);
@@ -162,6 +183,8 @@ void add_format(Forms& forms) {
 }  // namespace
 
 void add_half_forms(Forms& forms) {
+  add_half_sums(forms);
+  add_sums<Brain, false, End::kPlain>(forms, "");
   add_format<Half>(forms);
   add_format<Brain>(forms);
   // What only fp16 has.

@@ -9,13 +9,73 @@
 namespace msa_ops::emulator::ptx {
 namespace {
 
-// `T` is the type of an element: its sign decides how it fills a wider register.
-template <typename T>
-void scatter(PtxWarp& warp, const Instruction& i, unsigned lane, const std::byte* from) {
-  for (unsigned element = 0; element < i.form->count; ++element) {
+// The registers of a vector's elements from the bytes of each lane. `T` is the type of an element: its sign decides how
+// it fills a wider register.
+template <typename T, typename Register>
+void fill(Register* out, const std::byte* const* sources, std::size_t place, Mask lanes) {
+  for_lanes(lanes, [&](unsigned lane) {
     T value;
-    std::memcpy(&value, from + element * sizeof(T), sizeof(T));
-    warp.set_value(i.operands[element], lane, static_cast<std::uint64_t>(value));
+    std::memcpy(&value, sources[lane] + place, sizeof(T));
+    out[lane] = static_cast<Register>(value);
+  });
+}
+template <typename T>
+void scatter(PtxWarp& warp, const Instruction& i, const std::byte* const* sources, Mask lanes) {
+  for (unsigned element = 0; element < i.form->count; ++element) {
+    const Operand& to = i.operands[element];
+    const std::size_t place = element * sizeof(T);
+    switch (to.width) {
+      case 1: fill<T>(warp.out<std::uint8_t>(to), sources, place, lanes); break;
+      case 2: fill<T>(warp.out<std::uint16_t>(to), sources, place, lanes); break;
+      case 4: fill<T>(warp.out<std::uint32_t>(to), sources, place, lanes); break;
+      default: fill<T>(warp.out<std::uint64_t>(to), sources, place, lanes);
+    }
+  }
+}
+
+template <typename T, typename Register>
+void copy_out(const Register* in, std::byte* const* targets, std::size_t place, Mask lanes) {
+  for_lanes(lanes, [&](unsigned lane) {
+    const auto value = static_cast<T>(in[lane]);
+    std::memcpy(targets[lane] + place, &value, sizeof(T));
+  });
+}
+template <typename T>
+void gather(PtxWarp& warp, const Instruction& i, std::byte* const* targets, Mask lanes) {
+  for (unsigned element = 0; element < i.form->count; ++element) {
+    const Operand& from = i.operands[1 + element];
+    const std::size_t place = element * sizeof(T);
+    switch (from.width) {
+      case 1: copy_out<T>(warp.row<std::uint8_t>(from), targets, place, lanes); break;
+      case 2: copy_out<T>(warp.row<std::uint16_t>(from), targets, place, lanes); break;
+      case 4: copy_out<T>(warp.row<std::uint32_t>(from), targets, place, lanes); break;
+      default: copy_out<T>(warp.row<std::uint64_t>(from), targets, place, lanes);
+    }
+  }
+}
+
+// Lanes whose accesses follow each other in memory are one access. Calls function(address, bytes) for each of these and
+// puts the lanes' places into `places`. False if one of them is not as it should be: then the lanes are to be looked at
+// one by one, for the right one to be named. With `shares` lanes may also want the same place.
+template <bool shares, typename Byte, typename Function>
+bool access_runs(const std::uint64_t* addresses, std::size_t bytes, Mask lanes, Byte** places, Function function) {
+  try {
+    for (Mask rest = lanes; rest != 0;) {
+      const auto first = static_cast<unsigned>(__builtin_ctz(rest));
+      const std::uint64_t start = addresses[first];
+      std::uint64_t last = start;
+      unsigned end = first + 1;
+      for (; end < kLanes && (rest >> end & 1) != 0; ++end) {
+        if (addresses[end] != last + bytes && !(shares && addresses[end] == last)) break;
+        last = addresses[end];
+      }
+      Byte* const at = function(start, static_cast<std::size_t>(last - start) + bytes);
+      for (unsigned lane = first; lane < end; ++lane) places[lane] = at + (addresses[lane] - start);
+      rest = end == kLanes ? 0 : rest & ~((Mask{1} << end) - 1);
+    }
+    return true;
+  } catch (const Violation&) {
+    return false;
   }
 }
 
@@ -36,10 +96,42 @@ void leave_unwritten(PtxWarp& warp, const Instruction& i, std::uint64_t address,
   }
 }
 
+template <MemorySpace space>
+void find_addresses(PtxWarp& warp, const Operand& base, std::uint64_t displacement, Mask lanes, std::uint64_t* out) {
+  constexpr bool narrow =
+      space == MemorySpace::kShared || space == MemorySpace::kCluster || space == MemorySpace::kLocal;
+  if (base.width == 8) {
+    const auto* values = warp.row<std::uint64_t>(base);
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane] + displacement; });
+  } else if (base.width == 4) {
+    const auto* values = warp.row<std::uint32_t>(base);
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane] + displacement; });
+  } else {
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = warp.value(base, lane) + displacement; });
+  }
+  if (narrow) {
+    for_lanes(lanes, [&](unsigned lane) { out[lane] &= 0xffffffffU; });
+  }
+}
+
 // One request of the warp, in the spaces that have them.
 void count_request(PtxWarp& warp, const std::uint64_t* addresses, std::size_t bytes, MemorySpace space, Mask lanes) {
   if (space == MemorySpace::kShared) warp.count_shared_request(addresses, bytes, lanes);
   if (space == MemorySpace::kGlobal) warp.count_global_request(addresses, lanes);
+}
+
+// Of weak accesses in one space, most of which are of neighbours.
+template <MemorySpace space>
+bool read_runs(PtxWarp& warp, const Instruction& i, const std::uint64_t* addresses, std::size_t bytes, Mask lanes,
+               const std::byte** sources) {
+  if constexpr (space == MemorySpace::kShared) {
+    if (i.order != Order::kDefault) return false;
+    SharedMemory& shared = warp.block().shared();
+    return access_runs<true>(addresses, bytes, lanes, sources, [&](std::uint64_t address, std::size_t all) {
+      return shared.read_run(address, all, bytes);
+    });
+  }
+  return false;
 }
 
 template <typename T, MemorySpace space>
@@ -48,20 +140,28 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Operand& base = i.operands[i.form->count];
   // Addresses first: a destination may be the address register.
   std::uint64_t addresses[kLanes];
-  for_lanes(lanes, [&](unsigned lane) { addresses[lane] = address_of(warp, base, lane, i.offset, space); });
-  for_lanes(lanes, [&](unsigned lane) {
-    bool written = true;
-    scatter<T>(warp, i, lane, access<Use::kRead>(warp, i, addresses[lane], bytes, space, lane, &written));
-    if (!written) leave_unwritten(warp, i, addresses[lane], lane);
-    if (is_global(space, addresses[lane])) warp.count_read(bytes);
-  });
+  find_addresses<space>(warp, base, i.offset, lanes, addresses);
+  const std::byte* sources[kLanes] = {};
+  Mask unwritten = 0;
+  if (!read_runs<space>(warp, i, addresses, bytes, lanes, sources)) {
+    for_lanes(lanes, [&](unsigned lane) {
+      bool written = true;
+      sources[lane] = access<Use::kRead>(warp, i, addresses[lane], bytes, space, lane, &written);
+      unwritten |= static_cast<Mask>(!written) << lane;
+      if (is_global(space, addresses[lane])) warp.count_read(bytes);
+    });
+  }
+  scatter<T>(warp, i, sources, lanes);
+  for_lanes(unwritten & lanes, [&](unsigned lane) { leave_unwritten(warp, i, addresses[lane], lane); });
   count_request(warp, addresses, bytes, space, lanes);
 }
 
 template <typename T>
 void load_parameter(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* from = reinterpret_cast<const std::byte*>(warp.kernel().parameter_bytes().data() + i.offset);
-  for_lanes(lanes, [&](unsigned lane) { scatter<T>(warp, i, lane, from); });
+  const std::byte* sources[kLanes] = {};
+  for (const std::byte*& source : sources) source = from;
+  scatter<T>(warp, i, sources, lanes);
 }
 
 // A register without a value may be stored in shared memory only: there its bytes have none either.
@@ -82,24 +182,36 @@ void store_undefined(PtxWarp& warp, const Instruction& i, std::uint64_t address,
   }
 }
 
+template <MemorySpace space>
+bool write_runs(PtxWarp& warp, const Instruction& i, const std::uint64_t* addresses, std::size_t bytes, Mask lanes,
+                std::byte** targets) {
+  if constexpr (space == MemorySpace::kShared) {
+    if (i.order != Order::kDefault) return false;
+    SharedMemory& shared = warp.block().shared();
+    return access_runs<false>(addresses, bytes, lanes, targets, [&](std::uint64_t address, std::size_t all) {
+      return shared.write_run(address, all, bytes);
+    });
+  }
+  return false;
+}
+
 template <typename T, MemorySpace space>
 void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   const bool some_undefined = warp.any_undefined();
   if (some_undefined) warp.want_defined(i.operands[0], lanes);
   std::uint64_t addresses[kLanes];
-  for_lanes(lanes, [&](unsigned lane) {
-    const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, space);
-    addresses[lane] = address;
-    if (some_undefined) want_place_for_undefined(warp, i, address, lane);
-    std::byte* to = access<Use::kWrite>(warp, i, address, bytes, space, lane);
-    for (unsigned element = 0; element < i.form->count; ++element) {
-      const auto value = static_cast<T>(warp.value(i.operands[1 + element], lane));
-      std::memcpy(to + element * sizeof(T), &value, sizeof(T));
-    }
-    if (some_undefined) store_undefined(warp, i, address, lane);
-    if (is_global(space, address)) warp.count_written(bytes);
-  });
+  find_addresses<space>(warp, i.operands[0], i.offset, lanes, addresses);
+  std::byte* targets[kLanes] = {};
+  if (some_undefined || !write_runs<space>(warp, i, addresses, bytes, lanes, targets)) {
+    for_lanes(lanes, [&](unsigned lane) {
+      if (some_undefined) want_place_for_undefined(warp, i, addresses[lane], lane);
+      targets[lane] = access<Use::kWrite>(warp, i, addresses[lane], bytes, space, lane);
+      if (some_undefined) store_undefined(warp, i, addresses[lane], lane);
+      if (is_global(space, addresses[lane])) warp.count_written(bytes);
+    });
+  }
+  gather<T>(warp, i, targets, lanes);
   count_request(warp, addresses, bytes, space, lanes);
 }
 

@@ -16,10 +16,12 @@ void pack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (count == 2 && warp.any_undefined()) {
     warp.note_halves(i.operands[0], warp.undefined(i.operands[1]), warp.undefined(i.operands[2]));
   }
-  for_lanes(lanes, [&](unsigned lane) {
+  const Part* parts[count];
+  for (unsigned part = 0; part < count; ++part) parts[part] = warp.row<Part>(i.operands[1 + part]);
+  for_independent_lanes(lanes, [&](unsigned lane) {
     Whole value = 0;
     for (unsigned part = 0; part < count; ++part) {
-      value |= static_cast<Whole>(warp.row<Part>(i.operands[1 + part])[lane]) << (8 * sizeof(Part) * part);
+      value |= static_cast<Whole>(parts[part][lane]) << (8 * sizeof(Part) * part);
     }
     out[lane] = value;
   });
@@ -37,10 +39,12 @@ void unpack(PtxWarp& warp, const Instruction& i, Mask lanes) {
       }
     }
   }
-  for_lanes(lanes, [&](unsigned lane) {
+  Part* parts[count];
+  for (unsigned part = 0; part < count; ++part) parts[part] = warp.out<Part>(i.operands[part]);
+  for_independent_lanes(lanes, [&](unsigned lane) {
     const Whole value = in[lane];
     for (unsigned part = 0; part < count; ++part) {
-      warp.out<Part>(i.operands[part])[lane] = static_cast<Part>(value >> (8 * sizeof(Part) * part));
+      parts[part][lane] = static_cast<Part>(value >> (8 * sizeof(Part) * part));
     }
   });
 }

@@ -1,9 +1,11 @@
 // Arithmetic of Blackwell and Rubin: pairs of fp32, fp32 with 16-bit operands, four numbers of 8 bits, extremes of three.
+#include <array>
 #include <cmath>
 
 #include "float_formats.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
+#include "vector_rows.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -85,11 +87,28 @@ template <Rounding rounding, bool ftz>
 void add_pairs(Forms& forms, const std::string& rounding_name) {
   using Q = uint64_t;
   const std::string tail = rounding_name + (ftz ? ".ftz.f32x2" : ".f32x2");
-  forms.push_back({"add" + tail, "=8 8 8", binary<Q, Q, Q, both<add<rounding, ftz>>>});
-  forms.push_back({"sub" + tail, "=8 8 8", binary<Q, Q, Q, both<sub<rounding, ftz>>>});
-  forms.push_back({"mul" + tail, "=8 8 8", binary<Q, Q, Q, both<mul<rounding, ftz>>>});
+  constexpr Handler one_add = binary<Q, Q, Q, both<add<rounding, ftz>>>, one_sub = binary<Q, Q, Q, both<sub<rounding, ftz>>>;
+  constexpr Handler one_mul = binary<Q, Q, Q, both<mul<rounding, ftz>>>;
+  constexpr Handler one_fma = ternary<Q, Q, Q, Q, both<fma<rounding, ftz, false>>>;
+  Handler all_add = one_add, all_sub = one_sub, all_mul = one_mul, all_fma = one_fma;
+  if constexpr (rounding == Rounding::kNearestEven) {
+    // Registers of pairs beside each other are rows of fp32 of twice the length.
+    using F = float;
+    all_add = rows::binary<F, F, ftz ? rows::add_flushed : rows::add, one_add, 2>;
+    all_sub = rows::binary<F, F, ftz ? rows::sub_flushed : rows::sub, one_sub, 2>;
+    if constexpr (ftz) {
+      all_mul = rows::binary_flushed<rows::mul_flushed, one_mul, 2>;
+      all_fma = rows::ternary_flushed<rows::fma_flushed, one_fma, 2>;
+    } else {
+      all_mul = rows::binary<F, F, rows::mul, one_mul, 2>;
+      all_fma = rows::ternary<F, F, rows::fma, one_fma, 2>;
+    }
+  }
+  forms.push_back({"add" + tail, "=8 8 8", all_add});
+  forms.push_back({"sub" + tail, "=8 8 8", all_sub});
+  forms.push_back({"mul" + tail, "=8 8 8", all_mul});
   if (rounding_name.empty()) return;
-  forms.push_back({"fma" + tail, "=8 8 8 8", ternary<Q, Q, Q, Q, both<fma<rounding, ftz, false>>>});
+  forms.push_back({"fma" + tail, "=8 8 8 8", all_fma});
 }
 
 template <float (*wide)(uint16_t), Rounding rounding>
@@ -139,22 +158,45 @@ std::vector<Product8>& products() {
   return *made;
 }
 
-double element(const Format8& format, uint64_t bits, unsigned index) {
-  bits = bits >> (format.bits * index) & ((1U << format.bits) - 1);
-  if (format.format == nullptr) return bits == 0xff ? NAN : std::ldexp(1.0, static_cast<int>(bits) - 127);
-  return decode(bits & (2 * format.format->sign() - 1), *format.format);
+// The values of all bytes of a format.
+using Values = std::array<double, 256>;
+Values values_of(const FloatFormat* format) {
+  Values made{};
+  for (unsigned code = 0; code < made.size(); ++code) {
+    made[code] = format != nullptr ? decode(code & (2 * format->sign() - 1), *format)
+                 : code == 0xff    ? NAN
+                                   : std::ldexp(1.0, static_cast<int>(code) - 127);
+  }
+  return made;
+}
+const double* table_of(const FloatFormat* format) {
+  static const Values e4m3 = values_of(&kE4m3), e5m2 = values_of(&kE5m2), e2m3 = values_of(&kE2m3);
+  static const Values e3m2 = values_of(&kE3m2), e2m1 = values_of(&kE2m1), ue8m0 = values_of(nullptr);
+  return (format == nullptr  ? ue8m0
+          : format == &kE4m3 ? e4m3
+          : format == &kE5m2 ? e5m2
+          : format == &kE2m3 ? e2m3
+          : format == &kE3m2 ? e3m2
+                             : e2m1)
+      .data();
+}
+
+unsigned code(const Format8& format, uint64_t bits, unsigned index) {
+  return bits >> (format.bits * index) & ((1U << format.bits) - 1);
 }
 
 void multiply8(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Product8& p = products()[i.form->variant];
+  const double *first = table_of(p.first.format), *second = table_of(p.second.format);
+  const double* summand = table_of(p.result.format);
   for_lanes(lanes, [&](unsigned lane) {
     const uint64_t a = warp.value(i.operands[1], lane), b = warp.value(i.operands[2], lane);
     const uint64_t c = p.summand && p.multiply ? warp.value(i.operands[3], lane) : 0;
     uint64_t result = 0;
     for (unsigned index = 0; index < 4; ++index) {
-      double value = element(p.first, a, index);
-      if (p.multiply) value *= element(p.second, b, index);
-      if (p.summand) value = add_to_odd(value, (p.negate ? -1 : 1) * element(p.result, p.multiply ? c : b, index));
+      double value = first[code(p.first, a, index)];
+      if (p.multiply) value *= second[code(p.second, b, index)];
+      if (p.summand) value = add_to_odd(value, (p.negate ? -1 : 1) * summand[code(p.result, p.multiply ? c : b, index)]);
       result |= encode(value, *p.result.format, Rounding::kNearestEven, p.finite) << (8 * index);
     }
     warp.set_value(i.operands[0], lane, result);

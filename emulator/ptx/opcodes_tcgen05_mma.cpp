@@ -144,8 +144,7 @@ class Execution {
                      bool k_outside, Number* out, std::vector<Number>& turned) {
     const std::uint64_t window = std::uint64_t{block.rank()} << warp_.kernel().rank_shift();
     const auto bytes_at = [&](std::uint32_t address) {
-      block.shared().will_read(window + address, kChunk, kChunk, access_, static_cast<int>(lane_));
-      return block.shared().bytes(window + address, kChunk);
+      return block.shared().will_read(window + address, kChunk, kChunk, access_, static_cast<int>(lane_));
     };
     const std::size_t numbers = std::size_t{count} * product_.k;
     std::vector<unsigned char>& bytes = scratch().bytes;

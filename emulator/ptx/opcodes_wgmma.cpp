@@ -224,8 +224,7 @@ class AsyncReader {
         window_(std::uint64_t{warp.block().rank()} << warp.kernel().rank_shift()),
         access_(warp.ordering().of_work(work_of(warp), static_cast<Clock>(warp.wgmma().group() + 1), false)) {}
   const std::byte* at(std::uint32_t address) {
-    shared_.will_read(window_ + address, kChunk, kChunk, access_, -1);
-    return shared_.bytes(window_ + address, kChunk);
+    return shared_.will_read(window_ + address, kChunk, kChunk, access_, -1);
   }
   static Actor work_of(PtxWarp& warp) { return warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kMatrix); }
 

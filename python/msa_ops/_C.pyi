@@ -125,6 +125,7 @@ def emulate_ptx(
     seed: int | None = ...,
     sum_order: int | None = ...,
     threads: int = ...,
+    multiprocessors: int | None = ...,
 ) -> EmulatorCounters: ...
 def emulate_on_devices(
     ptx: str,
@@ -140,6 +141,7 @@ def emulate_on_devices(
     seed: int | None,
     sum_order: int | None,
     threads: int,
+    multiprocessors: int | None = ...,
 ) -> list[EmulatorCounters]: ...
 def emulate_launch(
     position: int,
@@ -151,6 +153,7 @@ def emulate_launch(
     seed: int | None = ...,
     sum_order: int | None = ...,
     threads: int = ...,
+    multiprocessors: int | None = ...,
 ) -> EmulatorCounters: ...
 
 class ObjectFunctions:

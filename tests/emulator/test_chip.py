@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import msa_ops
 from msa_ops import _C
-from msa_ops.emulator import EmulatorFault
+from msa_ops.emulator import EmulatorFault, run_ptx
 from msa_ops.nvidia.launch import bits, launch
-from msa_ops.ops import quantize_nvfp4
+from msa_ops.ops import quantize_nvfp4, sparse_attention
 from msa_ops.registry import NoBackendError, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.virtual import Region
+from tests.emulator.programs import kernel
 
 CPU = torch.device("cpu")
 KERNEL = "quantize_nvfp4__bfloat16_plain_divide__sm_90a"
@@ -109,6 +111,39 @@ def test_instructions_are_bounded() -> None:
     x = quantize_nvfp4.generate(3).x
     with msa_ops.emulate(max_instructions=10), pytest.raises(EmulatorFault, match="limit"):
         msa_ops.quantize_nvfp4(x, backend="cute_sm90")
+
+
+def test_kernel_and_launcher_see_the_number_of_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = np.zeros(3, np.uint32)
+    body = "mov.u32 %r1, %nsmid; st.global.u32 [%rd0], %r1; mov.u32 %r2, %smid; st.global.u32 [%rd0+4], %r2;"
+    run_ptx(kernel(body), "k", 1, 1, [seen], multiprocessors=7)
+    assert list(seen[:2]) == [7, 0]
+    with pytest.raises(ValueError, match="multiprocessors: 0; accepted: 1 to 1024"):
+        run_ptx(kernel(body), "k", 1, 1, [seen], multiprocessors=0)
+    needs_kernels()
+    given: dict[str, object] = {}
+    emulate_launch = _C.emulate_launch
+    monkeypatch.setattr(_C, "emulate_launch", lambda *a, **k: (given.update(k), emulate_launch(*a, **k))[1])
+    with msa_ops.emulate("sm_90a", multiprocessors=3, sum_order=11):
+        msa_ops.quantize_nvfp4(torch.randn(4, 128).to(torch.bfloat16), backend="cute_sm90")
+    assert (given["multiprocessors"], given["sum_order"]) == (3, 11)
+
+
+@pytest.mark.slow
+def test_the_order_of_sums_is_drawn() -> None:
+    """Two orders give different last bits of an attention's sums, and one order always the same."""
+    needs_kernels()
+    args = sparse_attention.generate(5, batch=4, seq_len=1500, q_len=1, topk=8)
+    values = {name: getattr(args, name) for name in args.__dataclass_fields__ if name != "workspace"}
+
+    def run(sum_order: int | None) -> torch.Tensor:
+        with msa_ops.emulate("sm_90a", sum_order=sum_order, multiprocessors=4):
+            return msa_ops.sparse_attention(**{**values, "return_lse": True}, backend="cute_sm90")[1]  # in fp32
+
+    ascending, drawn = run(None), run(1)
+    assert torch.equal(drawn, run(1))
+    assert not torch.equal(ascending, drawn)
+    torch.testing.assert_close(ascending, drawn, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ class VirtualChip:
     max_instructions: int = MAX_INSTRUCTIONS
     seed: int | None = None
     threads: int = 1
+    sum_order: int | None = None
     launches: list[Launch] = field(default_factory=list)
     _call: tuple[str, str, list[Allocation]] | None = None
 
@@ -77,7 +78,9 @@ class VirtualChip:
             self.max_instructions,
             chip=self.platform.arch,
             seed=self.seed,
+            sum_order=self.sum_order,
             threads=self.threads,
+            multiprocessors=self.platform.multiprocessors,
         )
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
@@ -109,6 +112,7 @@ def emulate(
     multiprocessors: int | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int = 1,
+    sum_order: int | None = None,
 ) -> Iterator[VirtualChip]:
     """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
     kernels are executed by the emulator, through their own host launchers.
@@ -122,6 +126,7 @@ def emulate(
     max_instructions: warp instructions after which a launch is given up.
     threads: of the host, over which the blocks of NVIDIA's chips are spread; with more than one, atomics of different
         blocks come in any order.
+    sum_order: seed of the order in which matrix instructions of NVIDIA's chips add products in fp32; None: k ascending.
 
     Raises ValueError for a chip that is not emulated. Ops raise EmulatorFault for what a kernel does wrong,
     UnsupportedPtx for instructions that the emulator lacks.
@@ -135,6 +140,6 @@ def emulate(
         platform = platforms.with_multiprocessors(platform, multiprocessors)
     if not 1 <= threads <= 1024:
         raise ValueError(f"threads: {threads}; accepted: 1 to 1024")
-    chip = VirtualChip(platform, max_instructions, seed, threads)
+    chip = VirtualChip(platform, max_instructions, seed, threads, sum_order)
     with virtual.use(chip):
         yield chip

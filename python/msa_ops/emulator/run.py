@@ -89,6 +89,7 @@ def run_ptx(
     seed: int | None = None,
     sum_order: int | None = None,
     threads: int = 1,
+    multiprocessors: int | None = None,
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -103,6 +104,7 @@ def run_ptx(
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
+    multiprocessors: another number than the chip has.
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
@@ -129,6 +131,7 @@ def run_ptx(
             seed,
             sum_order,
             threads,
+            multiprocessors,
         )
     )
 
@@ -188,11 +191,13 @@ def run_compiled(
     chip: str = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
+    multiprocessors: int | None = None,
 ) -> Report:
     """Runs the host launcher of a compiled kernel of this build, and executes what it launches from its PTX.
 
     kernel_name: as in `_C.compiled_kernels()`. ptx: the text that the build left beside the object.
     args: the launcher's arguments without the stream: tensors, ints, None, and floats for fp32 arguments.
+    multiprocessors: another number than the chip has, which the launcher sees too.
 
     Raises as `run_ptx`; NotImplementedError if this build does not hold the kernel.
     """
@@ -203,7 +208,11 @@ def run_compiled(
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
-    return report_of(_C.emulate_launch(position, ptx, memory, slots, max_instructions, chip, seed, sum_order))
+    return report_of(
+        _C.emulate_launch(
+            position, ptx, memory, slots, max_instructions, chip, seed, sum_order, multiprocessors=multiprocessors
+        )
+    )
 
 
 def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, prefix: str = "") -> list[Allocation]:
