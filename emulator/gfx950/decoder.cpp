@@ -119,7 +119,8 @@ class Decoder {
     if (number <= 127) return scalar_register(number, type);
     const bool wide = type == Type::kB64 || type == Type::kF64 || type == Type::kMask;
     if (number <= 208) {
-      const std::int64_t value = number <= 192 ? static_cast<std::int64_t>(number) - 128 : 192 - static_cast<std::int64_t>(number);
+      const std::int64_t value =
+          number <= 192 ? static_cast<std::int64_t>(number) - 128 : 192 - static_cast<std::int64_t>(number);
       if (wide) return constant(static_cast<std::uint64_t>(value), type);
       return constant(static_cast<std::uint32_t>(value), type);
     }
@@ -139,7 +140,8 @@ class Decoder {
       literal_ = true;
       std::uint64_t extended = value;
       if (type == Type::kF64) extended <<= 32;
-      else if (type == Type::kB64) extended = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
+      else if (type == Type::kB64)
+        extended = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
       return constant(extended, type);
     }
     if (number == kScc) {
@@ -177,7 +179,8 @@ class Decoder {
       form(Encoding::kSopk, bits(w, 27, 23));
       made_.immediate = static_cast<std::int16_t>(w & 0xffff);
       made_.destination = destination_scalar(bits(w, 22, 16), made_.form->destination);
-      if (made_.form->sources[0] != Type::kNone) made_.sources[0] = scalar_register(bits(w, 22, 16), made_.form->sources[0]);
+      if (made_.form->sources[0] != Type::kNone)
+        made_.sources[0] = scalar_register(bits(w, 22, 16), made_.form->sources[0]);
       if (bits(w, 27, 23) == 20) {  // s_setreg_imm32_b32
         made_.sources[0] = source(kLiteral, Type::kB32);
       }
@@ -193,12 +196,14 @@ class Decoder {
   void smem() {
     const std::uint32_t w = made_.word0, x = made_.word1;
     form(Encoding::kSmem, bits(w, 25, 18));
-    if (made_.form->sources[0] != Type::kNone) made_.sources[0] = scalar_register(bits(w, 5, 0) * 2, made_.form->sources[0]);
+    if (made_.form->sources[0] != Type::kNone)
+      made_.sources[0] = scalar_register(bits(w, 5, 0) * 2, made_.form->sources[0]);
     made_.destination = destination_scalar(bits(w, 12, 6), made_.form->destination);
     const bool immediate = bits(w, 17, 17) != 0, in_register = bits(w, 14, 14) != 0;
     if (immediate) made_.immediate = static_cast<std::int32_t>(x << 11) >> 11;
     if (in_register) made_.sources[1] = scalar_register(bits(x, 31, 25), Type::kB32);
-    else if (!immediate && made_.form->sources[0] != Type::kNone) made_.sources[1] = scalar_register(bits(x, 6, 0), Type::kB32);
+    else if (!immediate && made_.form->sources[0] != Type::kNone)
+      made_.sources[1] = scalar_register(bits(x, 6, 0), Type::kB32);
     made_.sc0 = bits(w, 16, 16) != 0;
   }
 
@@ -365,6 +370,10 @@ class Decoder {
       if ((w2 >> 23) != 0x1a7 || (matrix != 45 && matrix != 46)) unknown("scales without a matrix instruction");
       mfma(w2, x2, matrix);
       made_.scaled = true;
+      // Modifiers of C; A and B have none.
+      if (bits(w, 9, 8) != 0 || bits(x, 30, 29) != 0) unknown("a modifier of a matrix operand with scales");
+      made_.sources[2].absolute = bits(w, 10, 10) != 0;
+      made_.sources[2].negate = bits(x, 31, 31) != 0;
       for (unsigned i = 0; i < 2; ++i) {
         made_.scales[i] = source(i == 0 ? bits(x, 8, 0) : bits(x, 17, 9), Type::kB32);
         made_.scale_bytes[i] = static_cast<std::uint8_t>(bits(w, 11 + i, 11 + i) | bits(x, 27 + i, 27 + i) << 1);
@@ -502,7 +511,8 @@ class Decoder {
       made_.sources[1] = vector(bits(x, 15, 8), f.sources[1], acc);
       made_.sources[1].high = (f.flags & kHighHalf) != 0;
     }
-    if (loads && !made_.to_lds && (!takes_data || made_.sc0)) made_.destination = vector(bits(x, 15, 8), f.destination, acc);
+    if (loads && !made_.to_lds && (!takes_data || made_.sc0))
+      made_.destination = vector(bits(x, 15, 8), f.destination, acc);
   }
 
   // ---- what is read and written
@@ -544,8 +554,8 @@ class Decoder {
       }
     }
     const Type result = made_.form->destination;
-    const bool is_float = result == Type::kF32 || result == Type::kF16 || result == Type::kF64 || result == Type::kPkF16 ||
-                          result == Type::kPkF32;
+    const bool is_float = result == Type::kF32 || result == Type::kF16 || result == Type::kF64 ||
+                          result == Type::kPkF16 || result == Type::kPkF32;
     if (made_.clamp && !is_float && (made_.form->flags & kSaturates) == 0 && made_.form->function != nullptr &&
         made_.encoding != Encoding::kMfma) {
       unknown("clamp");
@@ -580,7 +590,9 @@ bool ends_path(const Instruction& instruction) {
 
 }  // namespace
 
-Instruction decode(const std::vector<std::uint8_t>& text, std::uint32_t offset) { return Decoder(text, offset).decode(); }
+Instruction decode(const std::vector<std::uint8_t>& text, std::uint32_t offset) {
+  return Decoder(text, offset).decode();
+}
 
 Program decode_kernel(const CodeObject& object, const KernelImage& kernel) {
   Program made;
@@ -590,7 +602,8 @@ Program decode_kernel(const CodeObject& object, const KernelImage& kernel) {
   const auto decode_range = [&](std::uint32_t begin, std::uint32_t end) {
     for (std::uint32_t at = begin; at < end;) {
       try {
-        const Instruction instruction = decode(object.text, at);
+        Instruction instruction = decode(object.text, at);
+        instruction.hazards = hazards_of(instruction);
         made.index_of[at] = static_cast<std::uint32_t>(made.instructions.size());
         made.instructions.push_back(instruction);
         at += instruction.size;

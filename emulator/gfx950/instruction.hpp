@@ -108,6 +108,16 @@ enum FormFlag : std::uint32_t {
   kPassesShift = 16,            // matrix: passes in bits 16-23, result registers in bits 24-31
 };
 
+// Of an instruction: what wait states depend on (wait_states.cpp).
+enum Hazard : std::uint16_t {
+  kDotProduct = 1 << 0,
+  kPlacedResult = 1 << 1,    // a part of the register, by op_sel or SDWA
+  kLaneMask = 1 << 2,        // a vector instruction that writes exec
+  kAllLanesAtOnce = 1 << 3,  // reads lanes of its own choice, or all
+  kFma64 = 1 << 4,
+  kWideStore = 1 << 5,       // of more than 64 bits
+};
+
 struct Form {
   Encoding encoding;
   std::uint16_t number;
@@ -133,6 +143,7 @@ struct Instruction {
   Operand mask_source;
   Encoding encoding{};
   std::uint8_t size = 0;       // bytes
+  std::uint16_t hazards = 0;
   std::uint8_t output_modifier = 0;
   bool clamp = false;
   bool sdwa = false;
@@ -161,6 +172,8 @@ struct Instruction {
   std::array<Range, 3> scalar_writes{};
   std::uint8_t num_vector_writes = 0, num_scalar_writes = 0;
 };
+
+std::uint16_t hazards_of(const Instruction& instruction);
 
 // As an assembler would have it, without modifiers that are at their defaults.
 std::string text_of(const Instruction& instruction);

@@ -370,6 +370,12 @@ void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
     const Operand& addend = i.sources[2];
     const bool one_block = shape.blocks == 1;
     if (one_block) gather_rows(wave, addend, m, regs, c);
+    if (i.scaled && (addend.absolute || addend.negate)) {
+      for (unsigned e = 0; e < m * m; ++e) {
+        if (addend.absolute) c[e] = std::fabs(c[e]);
+        if (addend.negate) c[e] = -c[e];
+      }
+    }
     const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
     for (unsigned reg = first_reg; !one_block && reg < first_reg + regs; ++reg) {
       const std::uint32_t* const row = addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg) : nullptr;

@@ -19,6 +19,10 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+int lowest(Mask lanes) { return __builtin_ctzll(lanes); }
+
+}  // namespace
+
 std::string name_of_row(unsigned index) {
   return (index < kAccumulators ? "v" : "a") + std::to_string(index % kAccumulators);
 }
@@ -34,11 +38,8 @@ std::string name_of_scalar(unsigned index) {
   }
 }
 
-int lowest(Mask lanes) { return __builtin_ctzll(lanes); }
-
-}  // namespace
-
-Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index, unsigned lanes)
+Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index,
+           unsigned lanes)
     : kernel_(kernel),
       block_(block),
       workgroup_(std::move(workgroup)),
@@ -49,6 +50,7 @@ Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> 
       pending_(kRows),
       origins_(kRows),
       issued_(kRows),
+      rare_(kRows),
       vector_queue_(kVectorCounter + 1),
       lds_queue_(kLdsCounter + 1),
       counts_(kernel.instructions().size()) {
@@ -65,7 +67,8 @@ void Wave::start() {
     workgroup_->lds.reset();
     const auto& at = block_.index();
     const auto& grid = block_.shape().grid;
-    workgroup_->group = coherence().start(kernel_.device(), at[0] + std::uint64_t{grid[0]} * (at[1] + std::uint64_t{grid[1]} * at[2]));
+    workgroup_->group =
+        coherence().start(kernel_.device(), at[0] + std::uint64_t{grid[0]} * (at[1] + std::uint64_t{grid[1]} * at[2]));
     workgroup_->live_waves = block_.num_warps();
   }
   held_ = 0;
@@ -77,7 +80,9 @@ void Wave::start() {
   std::fill(origins_.begin(), origins_.end(), Origin{});
   std::fill(issued_.begin(), issued_.end(), Issued{});
   scalar_issued_.fill(0);
-  matrix_free_ = matrix_horizon_ = 0;
+  std::fill(rare_.begin(), rare_.end(), Rare{});
+  matrix_free_ = matrix_horizon_ = rare_horizon_ = 0;
+  lanes_masked_ = fp64_product_ = hardware_register_at_ = 0;
   blamed_ = -1;
   std::fill(scratch_written_.begin(), scratch_written_.end(), std::uint8_t{0});
   scalar_.fill(0);
@@ -193,7 +198,8 @@ void Wave::step(const Instruction& instruction) {
   if (missing != 0) {
     for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
       const Range& range = instruction.vector_writes[i];
-      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) undefine_from(r, missing, missing_from_);
+      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r)
+        undefine_from(r, missing, missing_from_);
     }
   }
   for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
@@ -208,7 +214,8 @@ void Wave::step(const Instruction& instruction) {
       for (unsigned word = 0; word < 2; ++word) scalar_state_[instruction.mask_destination.index + word] = 0;
     }
   }
-  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1 && instruction.sources[0].kind == Operand::Kind::kScalar) {
+  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1 &&
+      instruction.sources[0].kind == Operand::Kind::kScalar) {
     for (unsigned word = 0; word < instruction.destination.dwords; ++word) {
       const std::uint8_t state = scalar_state_[instruction.sources[0].index + word];
       if (state == 2) require_scalar(instruction.sources[0].index + word);
@@ -216,6 +223,7 @@ void Wave::step(const Instruction& instruction) {
     }
   }
   if (instruction.encoding >= Encoding::kVop1 && instruction.encoding <= Encoding::kMfma) note_issue(instruction);
+  if ((instruction.hazards & kWideStore) != 0) note_store(instruction);
 }
 
 Mask Wave::check_reads(const Instruction& instruction) {
@@ -241,7 +249,8 @@ Mask Wave::check_reads(const Instruction& instruction) {
         }
         if (bytes != 15 && bytes_defined(r, bytes, lanes)) missing = 0;
       }
-      if (form.encoding == Encoding::kVop2 && form.number == 0 && instruction.mask_source.kind == Operand::Kind::kScalar) {
+      if (form.encoding == Encoding::kVop2 && form.number == 0 &&
+          instruction.mask_source.kind == Operand::Kind::kScalar) {
         // v_cndmask takes one of its sources.
         const Mask chosen = sgpr64(instruction.mask_source.index);
         const bool first = instruction.sources[0].kind == Operand::Kind::kVector && instruction.sources[0].index == r;
@@ -250,10 +259,12 @@ Mask Wave::check_reads(const Instruction& instruction) {
       }
       if (missing == 0) continue;
       // Sums of 64 bits whose upper half nobody wants are made with whatever the upper half of a summand holds.
-      const bool sums = form.encoding == Encoding::kVop3 && (form.number == 488 || form.number == 489 || form.number == 520);
+      const bool sums =
+          form.encoding == Encoding::kVop3 && (form.number == 488 || form.number == 489 || form.number == 520);
       if (sums && range.count == 2 && r == range.first + 1U && instruction.sources[2].kind == Operand::Kind::kVector &&
           instruction.sources[2].index == range.first) {
-        if (origins_[r].kind == Origin::Kind::kUnknown) origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
+        if (origins_[r].kind == Origin::Kind::kUnknown)
+          origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
         missing_from_ = r;
         missing_high_ |= missing;
         continue;
@@ -262,7 +273,8 @@ Mask Wave::check_reads(const Instruction& instruction) {
       const bool hands_on = form.function != nullptr && instruction.mask_destination.kind == Operand::Kind::kNone;
       const bool moves = form.encoding == Encoding::kMfma && (form.number == 88 || form.number == 89);
       if (!hands_on && !moves) report_undefined(r, missing);
-      if (origins_[r].kind == Origin::Kind::kUnknown) origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
+      if (origins_[r].kind == Origin::Kind::kUnknown)
+        origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
       missing_from_ = r;
       all_missing |= missing;
     }
@@ -273,147 +285,23 @@ Mask Wave::check_reads(const Instruction& instruction) {
 
 void Wave::undefine_from(unsigned index, Mask lanes, unsigned from) {
   undefine(index, lanes);
-  origins_[index] = origins_[from].kind != Origin::Kind::kUnknown ? origins_[from] : Origin{at_, static_cast<std::uint16_t>(from), Origin::Kind::kRegister};
-}
-
-namespace {
-
-[[noreturn]] void too_early(const std::string& what, std::uint64_t has, std::uint64_t needs) {
-  throw Violation{FaultKind::kWaitStates, what + " " + std::to_string(has) + " wait states later; it takes " + std::to_string(needs)};
-}
-
-}  // namespace
-
-// What the hardware does not wait for by itself.
-void Wave::check_wait_states(const Instruction& instruction) {
-  const Encoding encoding = instruction.encoding;
-  if (encoding < Encoding::kVop1) return;
-  const bool is_valu = encoding <= Encoding::kMfma;
-  const bool is_matrix = encoding == Encoding::kMfma && instruction.form->number != 88 && instruction.form->number != 89;
-  if (is_matrix && clock_ < matrix_free_) clock_ = matrix_free_;  // the unit is busy and the instruction waits for it
-  const auto since = [&](std::uint64_t issued) { return clock_ - issued - 1; };
-  if (clock_ < matrix_horizon_) {
-    const auto check_row = [&](unsigned r, bool accumulates) {
-      const Issued& row = issued_[r];
-      if (row.matrix == 0) return;
-      unsigned needs = row.matrix_use;
-      // A result that is taken whole as the next accumulator is handed on inside the unit, wherever that one's result
-      // goes; after two passes this takes two states more.
-      if (accumulates) {
-        const bool whole = row.first == instruction.sources[2].index && row.count == instruction.sources[2].dwords;
-        needs = whole ? row.handed_on : row.matrix_accumulate;
-      }
-      if (since(row.matrix) < needs) too_early("result of a matrix instruction in " + name_of_row(r) + " is used", since(row.matrix), needs);
-    };
-    for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
-      const Range& range = instruction.vector_reads[i];
-      const bool accumulates = is_matrix && instruction.sources[2].kind == Operand::Kind::kVector && range.first == instruction.sources[2].index &&
-                               range.count == instruction.sources[2].dwords;
-      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, accumulates);
-    }
-    // Matrix instructions write their results in order.
-    for (unsigned i = 0; i < instruction.num_vector_writes && !is_matrix; ++i) {
-      const Range& range = instruction.vector_writes[i];
-      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) check_row(r, false);
-    }
-  }
-  // Vector instructions that wrote a vector register.
-  const bool is_swap = encoding == Encoding::kVop1 && (instruction.form->number == 89 || instruction.form->number == 90);
-  const bool is_lane = (encoding == Encoding::kVop1 && instruction.form->number == 2) || (encoding == Encoding::kVop3 && instruction.form->number == 649);
-  const bool is_transcendental = (instruction.form->flags & kTranscendental) != 0;
-  if (is_valu) {
-    unsigned needs = is_swap || is_matrix ? 2 : is_lane ? 1 : 0;
-    for (unsigned i = 0; i < instruction.num_vector_reads; ++i) {
-      const Range& range = instruction.vector_reads[i];
-      for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
-        const Issued& row = issued_[r];
-        if (row.valu + 3 < clock_) continue;
-        unsigned wanted = needs;
-        if (instruction.dpp && instruction.sources[0].index == r) wanted = std::max(wanted, 2U);
-        if (row.transcendental && !is_transcendental) wanted = std::max(wanted, 1U);
-        if (since(row.valu) < wanted) too_early(name_of_row(r) + " is read after a vector instruction wrote it,", since(row.valu), wanted);
-      }
-    }
-    if (is_swap && issued_[instruction.destination.index].valu != 0 && since(issued_[instruction.destination.index].valu) < 2) {
-      too_early(name_of_row(instruction.destination.index) + " is read after a vector instruction wrote it,",
-                since(issued_[instruction.destination.index].valu), 2);
-    }
-  }
-  // Vector instructions that wrote a scalar register.
-  for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
-    const Range& range = instruction.scalar_reads[i];
-    for (unsigned r = range.first; r < unsigned{range.first} + range.count && r < 128; ++r) {
-      const std::uint64_t issued = scalar_issued_[r];
-      if (issued == 0 || issued + 6 < clock_) continue;
-      unsigned needs = is_valu ? 2 : encoding == Encoding::kDs ? 0 : 5;
-      if (encoding == Encoding::kVop3 && (instruction.form->number == 649 || instruction.form->number == 650) &&
-          instruction.sources[1].kind == Operand::Kind::kScalar && instruction.sources[1].index == r) {
-        needs = 4;
-      }
-      // A carry or a condition comes another way than a constant does.
-      const Operand& mask = instruction.mask_source;
-      if (is_valu && mask.kind == Operand::Kind::kScalar && range.first == mask.index && range.count == mask.dwords) needs = 0;
-      if (encoding == Encoding::kVop3 && instruction.form->number == 482 && r >= kVcc) needs = 4;  // v_div_fmas
-      if (since(issued) < needs) too_early(name_of_scalar(r) + " is read after a vector instruction wrote it,", since(issued), needs);
-    }
-  }
-}
-
-void Wave::note_issue(const Instruction& instruction) {
-  const bool is_matrix = instruction.encoding == Encoding::kMfma && instruction.form->number != 88 && instruction.form->number != 89;
-  for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
-    const Range& range = instruction.vector_writes[i];
-    unsigned passes = 0, use = 0, accumulate = 0;
-    if (is_matrix) {
-      passes = instruction.form->flags >> kPassesShift & 255;
-      if (instruction.form->number == 45 || instruction.form->number == 46) {
-        const bool small = instruction.broadcast_size >= 2 && instruction.b_layout >= 2;  // no operand of 8 bits
-        if (small) passes /= 2;
-      }
-      // fp32 matrices are done by other units than the rest.
-      const bool plain = instruction.form->number >= 64 && instruction.form->number <= 69;
-      use = plain ? passes + 2 : passes + 3 + (passes != 2 ? 1 : 0);
-      accumulate = plain ? passes : passes + 1 + (passes != 2 ? 1 : 0);
-      matrix_free_ = clock_ + passes;
-      matrix_horizon_ = std::max(matrix_horizon_, clock_ + use + 2);
-    }
-    for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
-      Issued& row = issued_[r];
-      if (is_matrix) {
-        row.matrix = clock_;
-        row.first = range.first;
-        row.count = static_cast<std::uint8_t>(range.count);
-        row.handed_on = passes == 2 ? 2 : 0;
-        row.matrix_use = static_cast<std::uint8_t>(use);
-        row.matrix_accumulate = static_cast<std::uint8_t>(accumulate);
-        row.valu = 0;
-      } else {
-        row.valu = clock_;
-        row.matrix = 0;
-        row.transcendental = (instruction.form->flags & kTranscendental) != 0;
-      }
-    }
-  }
-  if (instruction.encoding == Encoding::kVop1 && (instruction.form->number == 89 || instruction.form->number == 90)) {
-    issued_[instruction.sources[0].index].valu = clock_;
-    issued_[instruction.sources[0].index].transcendental = false;
-  }
-  for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
-    const Range& range = instruction.scalar_writes[i];
-    for (unsigned r = range.first; r < unsigned{range.first} + range.count && r < 128; ++r) scalar_issued_[r] = clock_;
-  }
+  origins_[index] = origins_[from].kind != Origin::Kind::kUnknown
+                        ? origins_[from]
+                        : Origin{at_, static_cast<std::uint16_t>(from), Origin::Kind::kRegister};
 }
 
 void Wave::require_scalar(unsigned index) const {
   if (scalar_state_[index] == 1) return;
   if (scalar_state_[index] == 2) {
-    throw Violation{FaultKind::kMissingWait, name_of_scalar(index) + " is read while a scalar load is on its way to it"};
+    throw Violation{FaultKind::kMissingWait,
+                    name_of_scalar(index) + " is read while a scalar load is on its way to it"};
   }
   throw Violation{FaultKind::kUninitializedRegister, name_of_scalar(index) + " is read and has no value"};
 }
 
 void Wave::check_scalars(const Instruction& instruction) const {
-  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1) return;  // s_mov hands on what is missing
+  if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1)
+    return;  // s_mov hands on what is missing
   for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
     const Range& range = instruction.scalar_reads[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
@@ -434,7 +322,8 @@ void Wave::check_writes(const Instruction& instruction) {
       const Range& range = instruction.vector_writes[i];
       for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
         if (const Mask both = lanes & pending_[r]; both != 0) {
-          throw Violation{FaultKind::kMissingWait, name_of_row(r) + " is written while a load is on its way to it", lowest(both)};
+          throw Violation{FaultKind::kMissingWait, name_of_row(r) + " is written while a load is on its way to it",
+                          lowest(both)};
         }
       }
     }
@@ -444,7 +333,8 @@ void Wave::check_writes(const Instruction& instruction) {
     const Range& range = instruction.scalar_writes[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
       if (scalar_state_[r] == 2) {
-        throw Violation{FaultKind::kMissingWait, name_of_scalar(r) + " is written while a scalar load is on its way to it"};
+        throw Violation{FaultKind::kMissingWait,
+                        name_of_scalar(r) + " is written while a scalar load is on its way to it"};
       }
     }
   }
@@ -489,7 +379,8 @@ void Wave::report_undefined(unsigned index, Mask lanes) const {
     const auto look = [&](const std::vector<Outstanding>& queue, unsigned head, unsigned count, const char* counter) {
       for (unsigned i = 0; i < count; ++i) {
         const Outstanding& operation = queue[(head + i) % queue.size()];
-        if (index >= operation.registers.first && index < unsigned{operation.registers.first} + operation.registers.count &&
+        if (index >= operation.registers.first &&
+            index < unsigned{operation.registers.first} + operation.registers.count &&
             (operation.lanes & flying) != 0) {
           where = " of " + hex(kernel_.instructions()[operation.instruction].address) + " (" + counter + ")";
         }
@@ -497,23 +388,27 @@ void Wave::report_undefined(unsigned index, Mask lanes) const {
     };
     look(vector_queue_, vector_head_, vector_count_, "vmcnt");
     look(lds_queue_, lds_head_, lds_count_, "lgkmcnt");
-    throw Violation{FaultKind::kMissingWait, name_of_row(index) + " is read before a wait for the load" + where, lowest(flying)};
+    throw Violation{FaultKind::kMissingWait, name_of_row(index) + " is read before a wait for the load" + where,
+                    lowest(flying)};
   }
   const Origin& origin = origins_[index];
   if (origin.kind != Origin::Kind::kUnknown && origin.instruction != at_) {
-    const std::string use = "; what comes of it is used at " + hex(kernel_.instructions()[at_].address) + " `" + text_of(kernel_.instructions()[at_]) + "`";
+    const std::string use = "; what comes of it is used at " + hex(kernel_.instructions()[at_].address) + " `" +
+                            text_of(kernel_.instructions()[at_]) + "`";
     blamed_ = origin.instruction;
     if (origin.kind == Origin::Kind::kOutside) {
       throw Violation{FaultKind::kOutOfBounds, "read outside the workgroup's LDS" + use, lowest(lanes)};
     }
     if (origin.kind == Origin::Kind::kLds) {
-      throw Violation{FaultKind::kUninitializedShared, "read of bytes of the LDS that nothing has written" + use, lowest(lanes)};
+      throw Violation{FaultKind::kUninitializedShared, "read of bytes of the LDS that nothing has written" + use,
+                      lowest(lanes)};
     }
     if (origin.kind == Origin::Kind::kUnseen) {
       const Coherence::Unseen& why = unseen_.at(origin.instruction);
       throw Violation{why.kind(), "the load " + why.text() + use, lowest(lanes)};
     }
-    throw Violation{FaultKind::kUninitializedRegister, name_of_row(origin.row) + " is read and has no value" + use, lowest(lanes)};
+    throw Violation{FaultKind::kUninitializedRegister, name_of_row(origin.row) + " is read and has no value" + use,
+                    lowest(lanes)};
   }
   throw Violation{FaultKind::kUninitializedRegister, name_of_row(index) + " is read and has no value", lowest(lanes)};
 }
@@ -591,7 +486,8 @@ bool Wave::still_awaited(unsigned index, Mask& lanes) const {
   const auto look = [&](const std::vector<Outstanding>& queue, unsigned head, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
       const Outstanding& operation = queue[(head + i) % queue.size()];
-      if (index >= operation.registers.first && index < unsigned{operation.registers.first} + operation.registers.count) {
+      if (index >= operation.registers.first &&
+          index < unsigned{operation.registers.first} + operation.registers.count) {
         others |= operation.lanes;
       }
     }
@@ -635,7 +531,8 @@ void Wave::complete(Outstanding& operation) {
   if (operation.store != 0) coherence().complete(operation.store);
   if (operation.registers.count > 0) {
     --awaited_;
-    for (unsigned r = operation.registers.first; r < unsigned{operation.registers.first} + operation.registers.count; ++r) {
+    for (unsigned r = operation.registers.first; r < unsigned{operation.registers.first} + operation.registers.count;
+         ++r) {
       Mask lanes = operation.lanes;
       if (awaited_ != 0) still_awaited(r, lanes);
       pending_[r] &= ~lanes;
@@ -647,7 +544,9 @@ void Wave::complete(Outstanding& operation) {
           origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r), Origin::Kind::kUnseen};
         }
       }
-      if ((lanes & operation.undefined) != 0) origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r), operation.outside ? Origin::Kind::kOutside : Origin::Kind::kLds};
+      if ((lanes & operation.undefined) != 0)
+        origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r),
+                       operation.outside ? Origin::Kind::kOutside : Origin::Kind::kLds};
     }
   }
   if (operation.in_flight) {
@@ -726,9 +625,10 @@ void Wave::end() {
 std::byte* Wave::scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bool write) {
   const std::uint32_t size = kernel_.image().descriptor.private_segment_bytes;
   if (offset > size || bytes > size - offset) {
-    throw Violation{FaultKind::kOutOfBounds,
-                    "access of " + std::to_string(bytes) + " bytes of scratch memory; a lane has " + std::to_string(size),
-                    static_cast<int>(lane), offset};
+    throw Violation{
+        FaultKind::kOutOfBounds,
+        "access of " + std::to_string(bytes) + " bytes of scratch memory; a lane has " + std::to_string(size),
+        static_cast<int>(lane), offset};
   }
   const std::size_t at = std::size_t{lane} * size + offset;
   for (unsigned i = 0; i < bytes; ++i) {
@@ -754,7 +654,8 @@ void Wave::add_to(Counters& counters) const {
     if (counts_[i] == 0) continue;
     const Form& form = *kernel_.instructions()[i].form;
     counters.warp_instructions[form.name] += counts_[i];
-    if (const MatrixWork work = matrix_work(form); work.flops > 0) counters.matrix_flops[work.kind] += counts_[i] * work.flops;
+    if (const MatrixWork work = matrix_work(form); work.flops > 0)
+      counters.matrix_flops[work.kind] += counts_[i] * work.flops;
   }
   counters.shared_passes += lds_cycles;
   counters.shared_passes_at_least += lds_cycles - lds_conflict_cycles;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "../device/thread_block.hpp"
@@ -32,6 +33,10 @@ inline void write_row(std::uint32_t* to, const std::uint32_t* from, Mask lanes) 
   else for_lanes(lanes, [&](unsigned lane) { to[lane] = from[lane]; });
 }
 
+// For messages.
+std::string name_of_row(unsigned index);
+std::string name_of_scalar(unsigned index);
+
 class Wave : public WarpProgram {
  public:
   Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index, unsigned lanes);
@@ -46,7 +51,9 @@ class Wave : public WarpProgram {
   const std::uint32_t* row(unsigned index) const { return &vector_[index * kLanes]; }
   std::uint32_t& sgpr(unsigned index) { return scalar_[index]; }
   std::uint32_t sgpr(unsigned index) const { return scalar_[index]; }
-  std::uint64_t sgpr64(unsigned index) const { return scalar_[index] | static_cast<std::uint64_t>(scalar_[index + 1]) << 32; }
+  std::uint64_t sgpr64(unsigned index) const {
+    return scalar_[index] | static_cast<std::uint64_t>(scalar_[index + 1]) << 32;
+  }
   void set_sgpr64(unsigned index, std::uint64_t value) {
     scalar_[index] = static_cast<std::uint32_t>(value);
     scalar_[index + 1] = static_cast<std::uint32_t>(value >> 32);
@@ -155,13 +162,28 @@ class Wave : public WarpProgram {
     std::uint8_t matrix_accumulate = 0;  // before it may be a part of an accumulator
     std::uint8_t handed_on = 0;          // before it may be the accumulator
     std::uint8_t count = 0;              // registers of the matrix instruction's result
+    std::uint8_t matrix_memory = 0;      // wait states before it may be stored or be an address
     bool transcendental = false;
+  };
+  // The same of what few instructions do.
+  struct Rare {
+    const Form* dot = nullptr;           // the dot product that wrote the row
+    std::uint64_t dot_at = 0;
+    std::uint64_t placed = 0;            // written in part, by op_sel or SDWA
+    std::uint64_t stored = 0;            // a part of a wide store
+    std::uint64_t addend = 0;            // a part of the C of a matrix instruction
+    std::uint8_t addend_states = 0;
   };
   void step(const Instruction& instruction);
   // Lanes of sources without a value, for instructions that hand on what is missing; Violation for the others.
   Mask check_reads(const Instruction& instruction);
   void check_wait_states(const Instruction& instruction);
+  void check_matrix_results(const Instruction& instruction, bool is_matrix, bool is_valu);
+  void check_rare(const Instruction& instruction);
+  void check_hardware_register(const Instruction& instruction);
   void note_issue(const Instruction& instruction);
+  void note_rare(const Instruction& instruction, bool is_matrix);
+  void note_store(const Instruction& instruction);
   void check_writes(const Instruction& instruction);
   void complete(Outstanding& operation);
   bool still_awaited(unsigned index, Mask& lanes) const;
@@ -180,7 +202,11 @@ class Wave : public WarpProgram {
   std::vector<Origin> origins_;
   std::vector<Issued> issued_;
   std::array<std::uint64_t, 128> scalar_issued_{}; // last vector instruction that wrote the scalar register
-  std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0;
+  std::vector<Rare> rare_;
+  std::uint64_t matrix_free_ = 0, matrix_horizon_ = 0, rare_horizon_ = 0;
+  std::uint64_t lanes_masked_ = 0;          // by a vector instruction that wrote exec
+  std::uint64_t fp64_product_ = 0, hardware_register_at_ = 0;
+  unsigned hardware_register_ = 0;
   Mask missing_high_ = 0;                          // lanes that lack the upper half of a summand alone
   unsigned missing_from_ = 0;                      // a row that check_reads found without a value
   mutable std::int64_t blamed_ = -1;               // instruction at fault, if it is not the present one

@@ -27,7 +27,7 @@ SOP2 = _numbers("""0 s_add_u32 1 s_sub_u32 2 s_add_i32 3 s_sub_i32 4 s_addc_u32 
 SOPC = _numbers("""0 s_cmp_eq_i32 1 s_cmp_lg_i32 2 s_cmp_gt_i32 3 s_cmp_ge_i32 4 s_cmp_lt_i32 5 s_cmp_le_i32
     6 s_cmp_eq_u32 7 s_cmp_lg_u32 8 s_cmp_gt_u32 9 s_cmp_ge_u32 10 s_cmp_lt_u32 11 s_cmp_le_u32 12 s_bitcmp0_b32
     13 s_bitcmp1_b32 18 s_cmp_eq_u64 19 s_cmp_lg_u64""")
-SOPK = _numbers("0 s_movk_i32 14 s_addk_i32 15 s_mulk_i32")
+SOPK = _numbers("0 s_movk_i32 14 s_addk_i32 15 s_mulk_i32 17 s_getreg_b32 18 s_setreg_b32")
 SOPP = _numbers("""0 s_nop 1 s_endpgm 2 s_branch 4 s_cbranch_scc0 5 s_cbranch_scc1 6 s_cbranch_vccz 7 s_cbranch_vccnz
     8 s_cbranch_execz 9 s_cbranch_execnz 10 s_barrier 12 s_waitcnt 14 s_sleep 15 s_setprio""")
 SMEM = _numbers("""0 s_load_dword 1 s_load_dwordx2 2 s_load_dwordx4 3 s_load_dwordx8 8 s_buffer_load_dword
@@ -59,11 +59,13 @@ VOP3 = _numbers("""450 v_mad_i32_i24 451 v_mad_u32_u24 456 v_bfe_u32 457 v_bfe_i
     656 v_lshrrev_b64 657 v_ashrrev_i64 659 v_bfm_b32 662 v_cvt_pkrtz_f16_f32 672 v_pack_b32_f16 674 v_cvt_pk_fp8_f32
     675 v_cvt_pk_bf8_f32 680 v_minimum3_f32 681 v_maximum3_f32""")
 VOP3P = _numbers("""2 v_pk_add_i16 10 v_pk_add_u16 14 v_pk_fma_f16 15 v_pk_add_f16 16 v_pk_mul_f16 17 v_pk_min_f16
-    18 v_pk_max_f16 26 v_dot2_f32_bf16 32 v_mad_mix_f32 40 v_dot4_i32_i8 48 v_pk_fma_f32 49 v_pk_mul_f32 50 v_pk_add_f32
+    18 v_pk_max_f16 26 v_dot2_f32_bf16 35 v_dot2_f32_f16 32 v_mad_mix_f32 40 v_dot4_i32_i8 48 v_pk_fma_f32 49 v_pk_mul_f32 50 v_pk_add_f32
     51 v_pk_mov_b32""")
 MFMA = _numbers("""45 v_mfma_f32_16x16x128_f8f6f4 46 v_mfma_f32_32x32x64_f8f6f4 53 v_mfma_f32_16x16x32_bf16
     54 v_mfma_i32_16x16x64_i8 55 v_mfma_f32_32x32x16_bf16 56 v_mfma_i32_32x32x32_i8 64 v_mfma_f32_32x32x1_2b_f32
-    66 v_mfma_f32_4x4x1_16b_f32 68 v_mfma_f32_32x32x2_f32 69 v_mfma_f32_16x16x4_f32 73 v_mfma_f32_16x16x4_4b_f16
+    66 v_mfma_f32_4x4x1_16b_f32 80 v_mfma_i32_32x32x4_2b_i8
+    82 v_mfma_i32_4x4x4_16b_i8 93 v_mfma_f32_32x32x4_2b_bf16 94 v_mfma_f32_16x16x4_4b_bf16 95 v_mfma_f32_4x4x4_16b_bf16
+    68 v_mfma_f32_32x32x2_f32 69 v_mfma_f32_16x16x4_f32 73 v_mfma_f32_16x16x4_4b_f16
     74 v_mfma_f32_4x4x4_16b_f16 76 v_mfma_f32_32x32x8_f16 77 v_mfma_f32_16x16x16_f16 81 v_mfma_i32_16x16x4_4b_i8
     84 v_mfma_f32_16x16x32_f16 85 v_mfma_f32_32x32x16_f16 86 v_mfma_i32_32x32x16_i8 87 v_mfma_i32_16x16x32_i8
     96 v_mfma_f32_32x32x8_bf16 97 v_mfma_f32_16x16x16_bf16 110 v_mfma_f64_16x16x4_f64 112 v_mfma_f32_16x16x32_bf8_bf8
@@ -303,8 +305,8 @@ class Assembler:
         if scaled:
             low, high = _bits(m.get("op_sel"), 2, 0), _bits(m.get("op_sel_hi"), 2, 0)
             self.words += [
-                0x1A7 << 23 | 44 << 16 | low[0] << 11 | low[1] << 12,
-                scales[0].code | scales[1].code << 9 | high[0] << 27 | high[1] << 28,
+                0x1A7 << 23 | 44 << 16 | low[0] << 11 | low[1] << 12 | c.absolute << 10,
+                scales[0].code | scales[1].code << 9 | high[0] << 27 | high[1] << 28 | c.negate << 31,
             ]
         self.words += [
             0x1A7 << 23 | MFMA[name] << 16 | d.accumulator << 15 | (1 if scaled else int(m.get("abid", "0"))) << 11

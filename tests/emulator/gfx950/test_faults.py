@@ -263,6 +263,79 @@ CASES = {
         right="v_readfirstlane_b32 s20, v0\ns_nop 4\nbuffer_load_dword v4, v1, s[12:15], s20 offen",
         threads=64,
     ),
+    "lane_read_after_a_write": Case(
+        "wait states",
+        wrong="v_mov_b32 v5, v0\nv_readlane_b32 s20, v5, 3 // here\nv_mov_b32 v4, s20",
+        right="v_mov_b32 v5, v0\ns_nop 0\nv_readlane_b32 s20, v5, 3\ns_nop 1\nv_mov_b32 v4, s20",
+    ),
+    "lane_chosen_by_a_vector_instruction": Case(
+        "wait states",
+        wrong="v_readfirstlane_b32 s20, v0\ns_nop 2\nv_readlane_b32 s21, v0, s20 // here\nv_mov_b32 v4, s21",
+        right="v_readfirstlane_b32 s20, v0\ns_and_b32 s20, s20, 63\ns_nop 2\nv_readlane_b32 s21, v0, s20\ns_nop 1\nv_mov_b32 v4, s21",
+    ),
+    "condition_of_div_fmas": Case(
+        "wait states",
+        wrong="v_mov_b32 v5, 1.0\nv_cmp_gt_u32 vcc, 5, v0\ns_nop 2\nv_div_fmas_f32 v4, v5, v5, v5 // here",
+        right="v_mov_b32 v5, 1.0\nv_cmp_gt_u32 vcc, 5, v0\ns_nop 3\nv_div_fmas_f32 v4, v5, v5, v5",
+    ),
+    "lanes_moved_after_exec": Case(
+        "wait states",
+        wrong="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\nv_cmpx_gt_u32 vcc, 64, v0\ns_nop 3\nv_mov_b32_dpp v4, v5 row_ror:1 // here",
+        right="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\nv_cmpx_gt_u32 vcc, 64, v0\ns_nop 4\nv_mov_b32_dpp v4, v5 row_ror:1",
+        threads=64,
+    ),
+    "first_lane_after_exec": Case(
+        "wait states",
+        wrong="v_cmpx_lt_u32 vcc, 3, v0\ns_nop 2\nv_readfirstlane_b32 s20, v0 // here\nv_mov_b32 v4, s20",
+        right="v_cmpx_lt_u32 vcc, 3, v0\ns_nop 3\nv_readfirstlane_b32 s20, v0\ns_nop 1\nv_mov_b32 v4, s20",
+    ),
+    "swap_after_exec": Case(
+        "wait states",
+        wrong="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\nv_cmpx_gt_u32 vcc, 64, v0\ns_nop 2\nv_permlane32_swap_b32 v4, v5 // here",
+        right="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\nv_cmpx_gt_u32 vcc, 64, v0\ns_nop 3\nv_permlane32_swap_b32 v4, v5",
+        threads=64,
+    ),
+    "matrix_instruction_after_exec": Case(
+        "wait states",
+        wrong=ONES + "v_cmpx_gt_u32 vcc, 64, v0\ns_nop 2\nv_mfma_f32_16x16x4_f32 v[4:7], v8, v9, 0 // here",
+        right=ONES + "v_cmpx_gt_u32 vcc, 64, v0\ns_nop 3\nv_mfma_f32_16x16x4_f32 v[4:7], v8, v9, 0",
+        threads=64,
+    ),
+    "part_of_a_register_by_sdwa": Case(
+        "wait states",
+        wrong="v_add_u32_sdwa v5, v0, v1 dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD\nv_add_u32 v4, v5, v0 // here",
+        right="v_add_u32_sdwa v5, v0, v1 dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD\ns_nop 0\nv_add_u32 v4, v5, v0",
+    ),
+    "part_of_a_register_by_op_sel": Case(
+        "wait states",
+        wrong="v_mov_b32 v5, 0\nv_cvt_pk_fp8_f32 v5, 1.0, 2.0 op_sel:[0,0,1]\nv_add_u32 v4, v5, v0 // here",
+        right="v_mov_b32 v5, 0\nv_cvt_pk_fp8_f32 v5, 1.0, 2.0 op_sel:[0,0,1]\ns_nop 0\nv_add_u32 v4, v5, v0",
+    ),
+    "dot_product_used_at_once": Case(
+        "wait states",
+        wrong="v_dot4_i32_i8 v5, v0, v1, v0\ns_nop 1\nv_add_u32 v4, v5, v0 // here",
+        right="v_dot4_i32_i8 v5, v0, v1, v0\nv_dot4_i32_i8 v5, v0, v1, v5\ns_nop 2\nv_add_u32 v4, v5, v0",
+    ),
+    "data_of_a_wide_store": Case(
+        "wait states",
+        wrong=ONES + "v_mov_b32 v2, 0\nglobal_store_dwordx4 v2, v[8:11], s[10:11]\ns_nop 0\nv_mov_b32 v11, 0 // here\nv_mov_b32 v4, 0",
+        right=ONES + "v_mov_b32 v2, 0\nglobal_store_dwordx4 v2, v[8:11], s[10:11]\ns_nop 1\nv_mov_b32 v11, 0\nv_mov_b32 v4, 0",
+    ),
+    "addend_of_a_matrix_instruction": Case(
+        "wait states",
+        wrong=ONES + "v_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], v[16:19]\ns_nop 1\nv_mov_b32 v18, 0 // here",
+        right=ONES + "v_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[8:9], v[10:11], v[16:19]\ns_nop 2\nv_mov_b32 v18, 0",
+    ),
+    "result_of_fp64_stored_at_once": Case(
+        "wait states",
+        wrong=ONES + "v_mfma_f64_16x16x4_f64 v[24:31], v[8:9], v[10:11], 0\ns_nop 7\ns_nop 7\ns_nop 0\nglobal_store_dword v1, v24, s[10:11] // here\nv_mov_b32 v4, 0",
+        right=ONES + "v_mfma_f64_16x16x4_f64 v[24:31], v[8:9], v[10:11], 0\ns_nop 7\ns_nop 7\ns_nop 1\nglobal_store_dword v1, v24, s[10:11]\nv_mov_b32 v4, 0",
+    ),
+    "mode_read_after_it_was_written": Case(
+        "wait states",
+        wrong="s_getreg_b32 s20, 0xf801\ns_setreg_b32 s20, 0xf801\ns_nop 0\ns_getreg_b32 s21, 0xf801 // here\nv_mov_b32 v4, s21",
+        right="s_getreg_b32 s20, 0xf801\ns_setreg_b32 s20, 0xf801\ns_nop 1\ns_getreg_b32 s21, 0xf801\nv_mov_b32 v4, s21",
+    ),
     "swap_with_lanes_off": Case(
         "illegal instruction",
         wrong="v_mov_b32 v4, v0\nv_mov_b32 v5, v0\ns_mov_b64 exec, 7\ns_nop 1\nv_permlane32_swap_b32 v4, v5 // here",
