@@ -124,6 +124,12 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
   }
 }
 
+void Lds::forget(std::uint32_t address, unsigned bytes) {
+  for (std::uint32_t at = address; at < address + bytes; ++at) {
+    shadow_[at / 4].written = static_cast<std::uint8_t>(shadow_[at / 4].written & ~(1U << (at & 3)));
+  }
+}
+
 bool Lds::holds(std::uint32_t address, const void* data, unsigned bytes) const {
   if (address > data_.size() || bytes > data_.size() - address) return false;
   for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {

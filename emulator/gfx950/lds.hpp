@@ -29,6 +29,8 @@ class Lds {
                     std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data = nullptr,
                     bool* unwritten = nullptr);
 
+  // What has been written there has no value.
+  void forget(std::uint32_t address, unsigned bytes);
   // Whether these bytes are there already.
   bool holds(std::uint32_t address, const void* data, unsigned bytes) const;
   // A range that an operation of `wave` will write or read at a time that nothing has fixed yet, until `settle`.

@@ -91,6 +91,13 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
   count(wave, lanes, operation.lds_address, bytes);
 }
 
+// Lanes whose data has no value: what they write has none either.
+Mask lacking(const Wave& wave, const Operand& data, unsigned bytes, Mask lanes) {
+  const Mask missing = lanes & ~wave.defined({data.index, static_cast<std::uint16_t>((bytes + 3) / 4)});
+  if (missing == 0 || bytes >= 4) return missing;
+  return wave.bytes_defined(data.index, ((1U << bytes) - 1) << (data.high ? 2 : 0), lanes) ? 0 : missing;
+}
+
 template <unsigned bytes>
 void write(Wave& wave, const Instruction& i) {
   constexpr unsigned words = (bytes + 3) / 4;
@@ -99,6 +106,7 @@ void write(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   const unsigned shift = i.sources[1].high ? 16 : 0;
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsWrite);
+  const Mask missing = lacking(wave, i.sources[1], bytes, lanes);
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
@@ -108,6 +116,7 @@ void write(Wave& wave, const Instruction& i) {
     std::byte* place = wave.lds().access(Lds::Access::kWrite, at, bytes, alignment_of(bytes), wave.index(),
                                          wave.epoch(), i.address, static_cast<int>(lane), parts);
     std::memcpy(place, parts, bytes);
+    if ((missing >> lane & 1) != 0) wave.lds().forget(at, bytes);
   });
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
@@ -125,6 +134,7 @@ void two(Wave& wave, const Instruction& i) {
   for (unsigned second = 0; second < 2; ++second) {
     const std::uint32_t offset = (second != 0 ? i.offset1 : i.offset0) * bytes * unit;
     std::uint32_t* const places = second != 0 ? operation.lds_address_b : operation.lds_address;
+    const Mask missing = is_write ? lacking(wave, i.sources[1 + second], bytes, lanes) : 0;
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = address[lane] + offset;
       places[lane] = at;
@@ -140,6 +150,7 @@ void two(Wave& wave, const Instruction& i) {
       if (unwritten) operation.undefined |= Mask{1} << lane;
       if (is_write) {
         std::memcpy(place, parts, bytes);
+        if ((missing >> lane & 1) != 0) wave.lds().forget(at, bytes);
       } else {
         if (place != nullptr) std::memcpy(&loaded[lane][second * words], place, bytes);
         else std::memset(&loaded[lane][second * words], 0, bytes), outside(operation, lane);

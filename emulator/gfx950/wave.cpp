@@ -272,6 +272,8 @@ Mask Wave::check_reads(const Instruction& instruction) {
       // What is missing is handed on by arithmetic; it is at fault where it decides something or leaves the registers.
       const bool hands_on = form.function != nullptr && instruction.mask_destination.kind == Operand::Kind::kNone;
       const bool moves = form.encoding == Encoding::kMfma && (form.number == 88 || form.number == 89);
+      const bool to_lds = form.encoding == Encoding::kDs && r != instruction.sources[0].index && std::strncmp(form.name, "ds_write", 8) == 0;
+      if (to_lds) continue;  // its bytes there have no value then
       if (!hands_on && !moves) report_undefined(r, missing);
       if (origins_[r].kind == Origin::Kind::kUnknown)
         origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};

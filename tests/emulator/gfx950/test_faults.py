@@ -241,6 +241,12 @@ CASES = {
         wrong="v_cmp_gt_u32 vcc, 5, v0\ns_nop 0\nv_add_u32 v4, vcc_lo, v0 // here",
         right="v_cmp_gt_u32 vcc, 5, v0\nv_cndmask_b32 v4, v0, v1, vcc",
     ),
+    "value_missing_in_the_lds": Case(
+        "uninitialized shared memory",
+        wrong="ds_write_b32 v1, v5\nds_read_b32 v4, v1 // here\ns_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v4, s[10:11]",
+        right="v_mov_b32 v4, 1\nds_write_b32 v1, v5\nds_read_b32 v6, v1\ns_waitcnt lgkmcnt(0)\nv_mov_b32 v6, v6",
+        lane=0,
+    ),
     "upper_half_of_a_sum": Case(
         "uninitialized register",
         wrong="v_mov_b32 v6, 3\nv_mad_u64_u32 v[4:5], s[20:21], v0, v0, v[6:7] // here\nglobal_store_dwordx2 v1, v[4:5], s[10:11]\ns_endpgm",

@@ -17,6 +17,7 @@ import torch
 from msa_ops.build import toolchain
 from tests.emulator.gfx950.public.cases import Case, all_cases
 from tests.emulator.gfx950.public.hip import Hip
+from tests.emulator.gfx950.public.host import stand_in_for_absent_packages
 from tests.emulator.gfx950.public.pytest_run import public_tests
 
 
@@ -75,6 +76,7 @@ def _set_up(flydsl: Path, work: Path, bitcode: Path | None) -> None:
         FLYDSL_RUNTIME_ENABLE_CACHE="0",
         FLYDSL_RUNTIME_CACHE_DIR=str(work / "cache"),  # some tests switch it on
     )
+    stand_in_for_absent_packages()
     sys.path.insert(0, str(flydsl))
     tests.__path__.append(str(flydsl / "tests"))
 

@@ -55,6 +55,7 @@ class Hip:
     """seed: of random schedules, another one for each launch; None: waves take turns. folder: for the library.
 
     launches: what ran. error: the first exception of a launch; after it nothing runs any more.
+    uncached: memory that a host would allocate uncached.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class Hip:
     max_instructions: int = 2 * 10**9
     launches: list[Launch] = field(default_factory=list)
     error: BaseException | None = None
+    uncached: list[torch.Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._modules: list[bytes] = []
@@ -138,12 +140,13 @@ class Hip:
         if any(launch[:5] != launches[0][:5] for launch in launches):
             raise NotImplementedError("different kernels on several devices")
         memory = self._live_memory()
+        uncached = [(x.data_ptr(), x.nbytes) for x in self.uncached]
         seed = None if self.seed is None else self.seed * 1000 + len(self.launches)
         started = time.process_time()
         if len(launches) == 1:
             counters = [
                 _C.emulate_code_object(
-                    code, name, grid, block, lds, launches[0][5], memory, self.max_instructions, seed
+                    code, name, grid, block, lds, launches[0][5], memory, self.max_instructions, seed, uncached
                 )
             ]
         else:
@@ -157,6 +160,7 @@ class Hip:
                 [memory] * len(launches),
                 self.max_instructions,
                 seed,
+                uncached,
             )
         seconds = time.process_time() - started
         self.launches.append(Launch(name, grid, block, [report_of(count) for count in counters], seconds))

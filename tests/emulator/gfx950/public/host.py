@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import types
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -109,3 +111,19 @@ def cpu_as_gpu() -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
         stack.enter_context(_OnCpu())
         yield
+
+
+def stand_in_for_absent_packages() -> None:
+    """What FlyDSL's tests import for timing and comparisons that do not happen here: Triton, pandas."""
+    if importlib.util.find_spec("triton") is None:
+        triton, language = types.ModuleType("triton"), types.ModuleType("triton.language")
+        triton.jit = lambda function: function  # type: ignore[attr-defined]
+        triton.cdiv = lambda a, b: -(-a // b)  # type: ignore[attr-defined]
+        triton.__version__ = "0"  # type: ignore[attr-defined]
+        triton.language = language  # type: ignore[attr-defined]
+        language.constexpr = object  # type: ignore[attr-defined]
+        sys.modules |= {"triton": triton, "triton.language": language}
+    if importlib.util.find_spec("pandas") is None:
+        pandas = types.ModuleType("pandas")
+        pandas.set_option = lambda *_: None  # type: ignore[attr-defined]
+        sys.modules["pandas"] = pandas

@@ -21,6 +21,7 @@ def _all_reduce(kind: str, ranks: int, dtype: torch.dtype = torch.bfloat16, grid
         )
         signal = custom_all_reduce.FlyDSLAllreduce._SIGNAL_SIZE
         area = [torch.zeros(signal + 2 * n * dtype.itemsize, dtype=torch.uint8) for _ in range(ranks)]
+        hip.uncached = area
         inputs = [torch.randn(n).to(dtype) for _ in range(ranks)]
         outputs = [torch.full((n,), float("nan"), dtype=dtype) for _ in range(ranks)]
 
