@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import kernel_text, units
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, whole
 from msa_ops.emulator.memory import Allocation, allocation
-from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, report_of
+from msa_ops.emulator.run import Report, report_of
 from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
@@ -29,6 +31,10 @@ class Launch:
     report: Report
 
 
+_call: ContextVar[tuple[str, str, list[Allocation]] | None] = ContextVar("msa_ops_emulated_call", default=None)
+"""Op, backend and memory of the call whose kernels run; each thread has its own, also on a chip that several use."""
+
+
 @dataclass
 class VirtualChip:
     """What `emulate` gives: the platform, and the launches since it began, in order."""
@@ -39,7 +45,6 @@ class VirtualChip:
     threads: int = 1
     sum_order: int | None = None
     launches: list[Launch] = field(default_factory=list)
-    _call: tuple[str, str, list[Allocation]] | None = None
 
     @contextlib.contextmanager
     def call(self, op: str, backend: str, regions: Sequence[virtual.Region]) -> Iterator[None]:
@@ -49,17 +54,18 @@ class VirtualChip:
             for region in regions
             for address, size, may_write, name in [allocation(region.name, region.tensor)]
         ]
-        before, self._call = self._call, (op, backend, memory)
+        token = _call.set((op, backend, memory))
         try:
             yield
         finally:
-            self._call = before
+            _call.reset(token)
 
     def launch(self, kernel: str, arguments: Sequence[int]) -> None:
         """Runs the host launcher of a compiled kernel and executes what it launches."""
-        if self._call is None:
+        call = _call.get()
+        if call is None:
             raise RuntimeError(f"kernel {kernel}: launched outside of an op's call")
-        op, backend, memory = self._call
+        op, backend, memory = call
         if self.platform.vendor == "amd":
             counters = self._launch_code_object(kernel, arguments, memory)
             self.launches.append(Launch(op, backend, kernel, report_of(counters)))
@@ -118,7 +124,9 @@ def emulate(
     kernels are executed by the emulator, through their own host launchers.
 
     A kernel may use exactly the tensors of the call, and write only those that the op writes. Of ops without a
-    kernel for the chip the reference runs if it is asked for, as on the chip. Tensors on a GPU are not concerned.
+    kernel for the chip the reference runs if it is asked for, as on the chip. Tensors on a GPU are not concerned, nor
+    are other threads: a thread that is started in the block computes on the CPU, unless it runs in a copy of the
+    block's context (`contextvars.copy_context().run`).
 
     arch: a chip of `ARCHS`, by arch or name ("sm_90a", "H200"). seed: of a random schedule and random times at which
         asynchronous work is done; None: warps in turn, and everything as late as the memory model allows.
@@ -128,18 +136,17 @@ def emulate(
         blocks come in any order.
     sum_order: seed of the order in which matrix instructions of NVIDIA's chips add products in fp32; None: k ascending.
 
-    Raises ValueError for a chip that is not emulated. Ops raise EmulatorFault for what a kernel does wrong,
-    UnsupportedPtx for instructions that the emulator lacks.
+    Raises ValueError for a chip that is not emulated and for options outside of their ranges. Ops raise EmulatorFault
+    for what a kernel does wrong, UnsupportedPtx for instructions that the emulator lacks.
     """
+    if not isinstance(arch, str):
+        raise ValueError(f"arch: {arch!r}; accepted: {', '.join(ARCHS)}")
     platform = parse_platform(arch)
     if platform.arch not in ARCHS:
         raise ValueError(f"arch: {arch!r}; accepted: {', '.join(ARCHS)}")
     if multiprocessors is not None:
-        if not 1 <= multiprocessors <= 1024:
-            raise ValueError(f"multiprocessors: {multiprocessors}; accepted: 1 to 1024")
-        platform = platforms.with_multiprocessors(platform, multiprocessors)
-    if not 1 <= threads <= 1024:
-        raise ValueError(f"threads: {threads}; accepted: 1 to 1024")
+        platform = platforms.with_multiprocessors(platform, whole("multiprocessors", multiprocessors, 1, 1024))
+    check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
     chip = VirtualChip(platform, max_instructions, seed, threads, sum_order)
     with virtual.use(chip):
         yield chip

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,9 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import units
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain
 from msa_ops.emulator.memory import allocation, is_memory
-from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, allocations_of, report_of
+from msa_ops.emulator.run import Report, allocations_of, report_of
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
 _RUNTIME_LIBRARIES = ("-lm",)
@@ -55,6 +55,7 @@ class CompiledObject:
 
         Raises as `run_ptx`; RuntimeError if the launcher gives up by itself.
         """
+        check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
         counters = _C.emulate_object(
             self._functions,
             self._modules,
@@ -87,6 +88,7 @@ class CompiledObject:
         """
         if not arguments:
             raise ValueError("arguments: none; accepted: those of at least one device")
+        check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
         memory = [one for i, own in enumerate(arguments) for one in allocations_of(own, None, f"device {i} ")]
         memory += allocations_of((), tensors)
         counters = _C.emulate_object_on_devices(
@@ -189,10 +191,11 @@ def _jumps(names: Sequence[str]) -> str:
 
 def _value(index: int, value: Any) -> bytes:
     """An argument as the launcher reads it at the address that it is given."""
+    value = plain(value)
     if isinstance(value, bytes):
         return value
     if isinstance(value, float):
-        return struct.pack("<f4x", value)
+        return float_bytes(f"argument {index}", value, 4) + bytes(4)
     number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")

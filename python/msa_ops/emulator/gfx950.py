@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msa_ops import _C
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three
 from msa_ops.emulator.memory import allocation, is_memory
-from msa_ops.emulator.run import MAX_INSTRUCTIONS, Report, _three, report_of
+from msa_ops.emulator.run import Report, allocations_of, report_of
 
 
 def run_gfx950(
@@ -39,14 +39,12 @@ def run_gfx950(
     NotImplementedError) for instructions that the emulator lacks, with their addresses, before anything runs;
     ValueError for arguments or a launch that do not fit.
     """
-    named = dict(tensors or {})
+    check_options(max_instructions=max_instructions, seed=seed, shared=lds)
     if isinstance(arguments, bytes):
-        kernarg = arguments
+        kernarg, allocations = arguments, allocations_of((), tensors)
     else:
-        named = {f"argument {i}": value for i, value in enumerate(arguments) if is_memory(value)} | named
-        kernarg = pack_kernarg(code_object, kernel, arguments)
-    allocations = [allocation(name, value) for name, value in named.items()]
-    shape = _three("grid", grid), _three("block", block)
+        kernarg, allocations = pack_kernarg(code_object, kernel, arguments), allocations_of(arguments, tensors)
+    shape = three("grid", grid), three("block", block)
     return report_of(
         _C.emulate_code_object(
             code_object, kernel, *shape, lds, kernarg, allocations, max_instructions, seed, _ranges(uncached)
@@ -71,16 +69,18 @@ def run_gfx950_on_devices(
     arguments: those of each device. Every device may use the tensors of all (peer access) and `tensors`. The rest is as
     in `run_gfx950`; returns the reports of the devices.
     """
-    named = dict(tensors or {})
+    check_options(max_instructions=max_instructions, seed=seed, shared=lds)
+    if not arguments:
+        raise ValueError("arguments: none; accepted: those of at least one device")
+    allocations = allocations_of((), tensors)
     kernargs = []
     for rank, values in enumerate(arguments):
         if isinstance(values, bytes):
             kernargs.append(values)
             continue
-        named |= {f"argument {i} of device {rank}": value for i, value in enumerate(values) if is_memory(value)}
         kernargs.append(pack_kernarg(code_object, kernel, values))
-    allocations = [allocation(name, value) for name, value in named.items()]
-    shape = _three("grid", grid), _three("block", block)
+        allocations += allocations_of(values, None, f"device {rank} ")
+    shape = three("grid", grid), three("block", block)
     counters = _C.emulate_code_object_on_devices(
         code_object,
         kernel,
@@ -101,6 +101,8 @@ def _ranges(values: Sequence[Any]) -> list[tuple[int, int]]:
 
 def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:
     """The bytes of a kernel's explicit arguments. Raises ValueError if their number or a size does not fit."""
+    if not isinstance(code_object, bytes):
+        raise TypeError(f"code_object: {type(code_object).__name__}; accepted: bytes")
     kernels = {found["name"]: found for found in _C.code_object_kernels(code_object)}
     if not kernel and len(kernels) == 1:
         (kernel,) = kernels
@@ -116,14 +118,13 @@ def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> b
 
 
 def _bytes_of(index: int, value: Any, size: int) -> bytes:
+    value = plain(value)
     if isinstance(value, bytes):
         if len(value) != size:
             raise ValueError(f"argument {index}: {len(value)} bytes; accepted: {size}")
         return value
     if isinstance(value, float):
-        if size not in (4, 8):
-            raise ValueError(f"argument {index}: a float; the argument has {size} bytes, accepted: 4 or 8")
-        return struct.pack("<f" if size == 4 else "<d", value)
+        return float_bytes(f"argument {index}", value, size)
     number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")

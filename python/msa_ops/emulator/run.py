@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import units
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
 from msa_ops.emulator.memory import Allocation, allocation, is_memory
-
-MAX_INSTRUCTIONS = 10**10
-"""Warp instructions after which a launch is given up: it would take an hour."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,17 @@ def run_ptx(
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
     lacks, both before anything runs; ValueError for arguments or a launch that do not fit.
     """
+    check_options(
+        max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
+    )
+    check_text(ptx)
     units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if len(sizes) != len(arguments):
         raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(sizes)}")
     allocations = allocations_of(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
-    shape = _three("grid", grid), _three("block", block)
+    shape = three("grid", grid), three("block", block)
     return report_of(
         _C.emulate_ptx(
             ptx,
@@ -126,7 +127,7 @@ def run_ptx(
             parameters,
             allocations,
             max_instructions,
-            _three("cluster", cluster),
+            three("cluster", cluster),
             chip,
             seed,
             sum_order,
@@ -158,6 +159,10 @@ def run_ptx_on_devices(
     peer_access: whether each device may also use the others' memory. The rest is as in `run_ptx`.
     Returns the reports of the devices. Raises as `run_ptx`.
     """
+    check_options(
+        max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
+    )
+    check_text(ptx)
     units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if not arguments or any(len(own) != len(sizes) for own in arguments):
@@ -167,13 +172,13 @@ def run_ptx_on_devices(
     counters = _C.emulate_on_devices(
         ptx,
         entry,
-        _three("grid", grid),
-        _three("block", block),
+        three("grid", grid),
+        three("block", block),
         shared_memory,
         [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
         [everything if peer_access else memory for memory in own_memory],
         max_instructions,
-        _three("cluster", cluster),
+        three("cluster", cluster),
         chip,
         seed,
         sum_order,
@@ -205,6 +210,8 @@ def run_compiled(
         position = _C.find_kernel(kernel_name)
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
+    check_options(max_instructions=max_instructions, seed=seed, sum_order=sum_order)
+    check_text(ptx)
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
@@ -218,8 +225,17 @@ def run_compiled(
 def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, prefix: str = "") -> list[Allocation]:
     """The memory among a kernel's arguments, named by position, and that of `tensors`."""
     named = {f"{prefix}argument {i}": value for i, value in enumerate(arguments) if is_memory(value)}
-    named |= dict(tensors or {})
+    for name, value in (tensors or {}).items():
+        if not isinstance(name, str) or name in named:
+            raise ValueError(f"tensors: {name!r}; accepted: strings that name no argument")
+        named[name] = value
     return [allocation(name, value) for name, value in named.items()]
+
+
+def check_text(ptx: Any) -> None:
+    """Raises TypeError for anything but a string."""
+    if not isinstance(ptx, str):
+        raise TypeError(f"ptx: {type(ptx).__name__}; accepted: str")
 
 
 def _address(value: Any) -> int:
@@ -227,14 +243,13 @@ def _address(value: Any) -> int:
 
 
 def _parameter(index: int, value: Any, size: int) -> bytes:
+    value = plain(value)
     if isinstance(value, bytes):
         if len(value) != size:
             raise ValueError(f"argument {index}: {len(value)} bytes; accepted: {size}")
         return value
     if isinstance(value, float):
-        if size not in (4, 8):
-            raise ValueError(f"argument {index}: a float; the parameter has {size} bytes, accepted: 4 or 8")
-        return struct.pack("<f" if size == 4 else "<d", value)
+        return float_bytes(f"argument {index}", value, size)
     number = 0 if value is None else _address(value) if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
@@ -245,23 +260,16 @@ def _parameter(index: int, value: Any, size: int) -> bytes:
 
 def _slot(index: int, value: Any) -> int:
     """An argument as launchers take it, in eight bytes; fp32 in the lower four."""
+    value = plain(value)
     if isinstance(value, float):
-        return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        return int.from_bytes(float_bytes(f"argument {index}", value, 4), "little")
     if value is None:
         return 0
     if is_memory(value):
         return _address(value)
     if not isinstance(value, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None")
-    return value
-
-
-def _three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
-    numbers = (value,) if isinstance(value, int) else tuple(value)
-    if not 1 <= len(numbers) <= 3 or any(not 1 <= number < 1 << 32 for number in numbers):
-        raise ValueError(f"{name}: {value}; accepted: one to three positive numbers")
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z
+    return whole(f"argument {index}", value, -(2**63), 2**63 - 1)
 
 
 def report_of(counters: _C.EmulatorCounters) -> Report:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msa_ops import _C
+from msa_ops.emulator.arguments import whole
 from msa_ops.emulator.memory import allocation
 
 TYPES = (
@@ -45,6 +46,16 @@ def tensor_map(
         raise ValueError(f"swizzle: {swizzle!r}; accepted: {', '.join(SWIZZLES)}")
     address = memory if isinstance(memory, int) else allocation("memory", memory)[0]
     steps = [1] * len(box) if steps is None else steps
+    whole("memory", address, 0, 2**64 - 1)
+    whole("l2_promotion", l2_promotion, 0, 3)
+    for name, numbers, most in (
+        ("sizes", sizes, 2**64),
+        ("strides", strides, 2**64),
+        ("box", box, 2**32),
+        ("steps", steps, 2**32),
+    ):
+        for i, number in enumerate(numbers):
+            whole(f"{name}[{i}]", number, 0, most - 1)  # what the driver refuses follows
     return _C.encode_tensor_map(
         TYPES.index(element), address, sizes, strides, box, steps, *SWIZZLES[swizzle], nan_outside, l2_promotion
     )
