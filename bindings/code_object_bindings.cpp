@@ -39,7 +39,7 @@ void add_code_objects(py::module_& m) {
       },
       py::arg("position"), py::arg("values"), "The kernel argument segment for these values.");
   m.def("launch_code_object", &launch_code_object, py::arg("position"), py::arg("device"), py::arg("stream"),
-        py::arg("num_workgroups"), py::arg("values"),
+        py::arg("num_workgroups"), py::arg("values"), py::call_guard<py::gil_scoped_release>(),
         "Launches on a HIP device; RuntimeError names kernel and cause.");
 }
 

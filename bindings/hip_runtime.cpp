@@ -2,6 +2,7 @@
 
 #include <link.h>
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@ namespace {
 void* const kBufferPointer = reinterpret_cast<void*>(1);
 void* const kBufferSize = reinterpret_cast<void*>(2);
 void* const kEnd = reinterpret_cast<void*>(3);
+constexpr int kCaptureModeRelaxed = 2;  // hipStreamCaptureModeRelaxed
 
 // The copy that torch (or anyone else) has already loaded must be used: streams belong to it.
 std::string loaded_library() {
@@ -56,6 +58,8 @@ struct HipRuntime::Functions {
   int (*module_get_function)(void**, void*, const char*);
   int (*module_launch_kernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
                               void**, void**);
+  int (*get_last_error)();
+  int (*exchange_capture_mode)(int*);
   std::mutex mutex;  // guards what follows
   std::map<std::tuple<int, const void*, std::string>, void*> functions;  // device, code, kernel -> hipFunction_t
 
@@ -81,14 +85,22 @@ HipRuntime::HipRuntime() : f_(std::make_unique<Functions>()) {
   f_->load(f_->module_load_data, "hipModuleLoadData");
   f_->load(f_->module_get_function, "hipModuleGetFunction");
   f_->load(f_->module_launch_kernel, "hipModuleLaunchKernel");
+  f_->load(f_->get_last_error, "hipGetLastError");
+  f_->load(f_->exchange_capture_mode, "hipThreadExchangeStreamCaptureMode");
 }
 
 void HipRuntime::check(int status, const char* what, const AmdLaunch& launch) const {
   if (status == 0) return;
+  f_->get_last_error();  // or the next one who asks for it, which torch does after each launch, takes it for his own
   const char* name = f_->get_error_name(status);
   const char* text = f_->get_error_string(status);
-  throw std::runtime_error("kernel " + std::string(launch.kernel) + ": " + what + " failed: " +
-                           (name != nullptr ? name : "hipError_t " + std::to_string(status)) +
+  const auto axes = [](const std::array<unsigned, 3>& sizes) {
+    return std::to_string(sizes[0]) + " x " + std::to_string(sizes[1]) + " x " + std::to_string(sizes[2]);
+  };
+  throw std::runtime_error("kernel " + std::string(launch.kernel) + " (" + axes(launch.grid) + " workgroups of " +
+                           axes(launch.block) + ", " + std::to_string(launch.dynamic_lds) +
+                           " bytes of dynamic LDS, device " + std::to_string(launch.device) + "): " + what +
+                           " failed: " + (name != nullptr ? name : "hipError_t " + std::to_string(status)) +
                            (text != nullptr ? std::string(": ") + text : ""));
 }
 
@@ -96,6 +108,13 @@ void* HipRuntime::resolve(const AmdLaunch& launch) {
   const std::lock_guard<std::mutex> lock(f_->mutex);
   const std::tuple<int, const void*, std::string> key{launch.device, launch.code, launch.kernel};
   if (const auto place = f_->functions.find(key); place != f_->functions.end()) return place->second;
+  // A first call may come while torch captures a graph, in the mode in which loading is not allowed.
+  struct Relaxed {
+    HipRuntime& runtime;
+    int mode = kCaptureModeRelaxed;
+    explicit Relaxed(HipRuntime& runtime) : runtime(runtime) { runtime.f_->exchange_capture_mode(&mode); }
+    ~Relaxed() { runtime.f_->exchange_capture_mode(&mode); }
+  } relaxed{*this};
   void* module = nullptr;  // stays loaded for the life of the process
   void* function = nullptr;
   check(f_->module_load_data(&module, launch.code), "hipModuleLoadData", launch);
