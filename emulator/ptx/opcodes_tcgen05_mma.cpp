@@ -193,16 +193,13 @@ class Execution {
     }
   }
 
-  // Rows in lanes as the rows of D, elements without gaps in the columns. Where D's rows stand in several lanes, each
-  // of them has its copy of A.
+  // Rows in lanes as the rows of D, elements without gaps in the columns, those of less than 8 bits in bytes
+  // (tensor_work.hpp). Where D's rows stand in several lanes, each of them has its copy of A.
   void gather_a_of_tensor_memory(ThreadBlock& block, const TensorAddress& address, Scratch& memory) {
     const unsigned bits = matrix::bits_of(product_.a);
-    if (bits < 8 && !product_.packs_nibbles()) {
-      throw Violation{FaultKind::kDescriptor, "unsupported: A of less than 8 bits in tensor memory with kind::" +
-                                                  name_of(product_.kind)};
-    }
     if (product_.a_mn_major) throw Violation{FaultKind::kDescriptor, "A in tensor memory is K-major"};
-    const unsigned row_bytes = product_.k * bits / 8;
+    const bool in_bytes = bits < 8 && !product_.packs_nibbles();
+    const unsigned row_bytes = product_.k * (in_bytes ? 8 : bits) / 8;
     std::vector<unsigned char>& bytes = memory.bytes;
     bytes.resize(std::size_t{rows()} * row_bytes);
     std::array<Piece, 4> pieces{};
@@ -228,7 +225,13 @@ class Execution {
       numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.whole_a.data());
     } else {
       memory.a.resize(numbers);
-      numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.a.data());
+      if (in_bytes) {
+        const float* values = matrix::values_of(product_.a);
+        const unsigned shift = shift_in_byte(bits);
+        for (std::size_t at = 0; at < numbers; ++at) memory.a[at] = values[bytes[at] >> shift & ((1U << bits) - 1)];
+      } else {
+        numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.a.data());
+      }
     }
   }
 

@@ -240,6 +240,7 @@ struct Copy {
   unsigned rows, chunks;            // of 16 bytes
   enum class To : std::uint8_t { kLanes, kQuarters, kHalves02, kHalves01, kEveryQuarter } to;
   unsigned group;
+  unsigned bits = 8;  // of an element in shared memory: of less, 16 of them take the first bytes of a chunk
 };
 
 std::vector<Copy>& copies() {
@@ -262,6 +263,23 @@ void for_lanes_of(const Copy& copy, unsigned row, void (*function)(void*, unsign
   }
 }
 
+// The chunk as tensor memory holds it: an element of less than 8 bits in each byte.
+std::array<unsigned char, kChunk> unpacked(const std::byte* chunk, unsigned bits) {
+  std::array<unsigned char, kChunk> made{};
+  std::memcpy(made.data(), chunk, kChunk);
+  if (bits == 8) return made;
+  const std::array<unsigned char, kChunk> packed = made;
+  for (unsigned i = 0; i < kChunk; ++i) {
+    unsigned code = 0;
+    for (unsigned bit = 0; bit < bits; ++bit) {
+      const unsigned from = i * bits + bit;
+      code |= (unsigned{packed[from / 8]} >> from % 8 & 1) << bit;
+    }
+    made[i] = static_cast<unsigned char>(code << shift_in_byte(bits));
+  }
+  return made;
+}
+
 void copy_into(PtxWarp& warp, ThreadBlock& block, const Copy& copy, const TensorAddress& address, const SharedTile& tile,
                AccessId access, int lane) {
   TensorMemory& memory = block.tensor_memory();
@@ -278,12 +296,12 @@ void copy_into(PtxWarp& warp, ThreadBlock& block, const Copy& copy, const Tensor
   for (unsigned row = 0; row < copy.rows; ++row) {
     for (unsigned chunk = 0; chunk < copy.chunks; ++chunk) {
       const std::uint64_t from = window + tile.k_major(row, chunk);
-      block.shared().will_read(from, kChunk, kChunk, access, lane);
+      const auto bytes = unpacked(block.shared().will_read(from, kChunk, kChunk, access, lane), copy.bits);
       struct Context {
         TensorMemory* memory;
-        const std::byte* bytes;
+        const unsigned char* bytes;
         unsigned lane, column;
-      } context{&memory, block.shared().bytes(from, kChunk), address.lane, address.column + chunk * 4};
+      } context{&memory, bytes.data(), address.lane, address.column + chunk * 4};
       for_lanes_of(
           copy, row,
           [](void* pointer, unsigned to) {
@@ -434,13 +452,16 @@ void add_copies(Forms& forms) {
                                         {"32x128b.warpx4", 32, 1, Copy::To::kQuarters}}};
   for (const Kind& kind : kKinds) {
     for (const unsigned group : {1U, 2U}) {
-      Form form;
-      form.opcode = "tcgen05.cp.cta_group::" + number(group) + "." + kind.name;
-      form.operands = "T 8";
-      form.handler = copy;
-      form.variant = static_cast<std::uint32_t>(copies().size());
-      copies().push_back({kind.rows, kind.chunks, kind.to, group});
-      forms.push_back(std::move(form));
+      for (const auto& [format, bits] :
+           {std::pair{"", 8U}, std::pair{".b8x16.b6x16_p32", 6U}, std::pair{".b8x16.b4x16_p64", 4U}}) {
+        Form form;
+        form.opcode = "tcgen05.cp.cta_group::" + number(group) + "." + kind.name + format;
+        form.operands = "T 8";
+        form.handler = copy;
+        form.variant = static_cast<std::uint32_t>(copies().size());
+        copies().push_back({kind.rows, kind.chunks, kind.to, group, bits});
+        forms.push_back(std::move(form));
+      }
     }
   }
 }

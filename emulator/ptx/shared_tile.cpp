@@ -15,24 +15,27 @@ std::uint32_t field(std::uint64_t descriptor, unsigned at) {
   throw Violation{FaultKind::kDescriptor, "the descriptor of an operand in shared memory has " + what};
 }
 
-void check_base_offset(std::uint64_t descriptor) {
-  if ((descriptor >> 49 & 7) != 0) refuse("a base offset; the emulator executes those without");
+// The "base offset": bits 7 to 9 of the address at which the pattern of the swizzle starts, for operands where these are
+// not zero.
+std::uint32_t pattern_of(std::uint64_t descriptor, SharedTile::Swizzle swizzle) {
+  const auto offset = static_cast<std::uint32_t>(descriptor >> 49 & 7);
+  if (offset != 0 && swizzle == SharedTile::Swizzle::kNone) refuse("a base offset without a swizzle");
+  return offset << 7;
 }
 
 }  // namespace
 
 SharedTile SharedTile::of_hopper(std::uint64_t descriptor) {
-  check_base_offset(descriptor);
   constexpr Swizzle kModes[]{Swizzle::kNone, Swizzle::k128, Swizzle::k64, Swizzle::k32};
-  return {field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), kModes[descriptor >> 62], false};
+  const Swizzle swizzle = kModes[descriptor >> 62];
+  return {field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), swizzle, pattern_of(descriptor, swizzle), false};
 }
 
 SharedTile SharedTile::of_blackwell(std::uint64_t descriptor) {
-  check_base_offset(descriptor);
   if ((descriptor >> 46 & 7) != 1) {
     refuse("version " + std::to_string(descriptor >> 46 & 7) + " in bits 46 to 48; tcgen05 takes 1");
   }
-  SharedTile tile{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), Swizzle::kNone,
+  SharedTile tile{field(descriptor, 0), field(descriptor, 16), field(descriptor, 32), Swizzle::kNone, 0,
                   (descriptor >> 52 & 1) != 0};
   switch (descriptor >> 61) {
     case 0: break;
@@ -42,6 +45,7 @@ SharedTile SharedTile::of_blackwell(std::uint64_t descriptor) {
     case 6: tile.swizzle = Swizzle::k32; break;
     default: refuse("swizzle mode " + std::to_string(descriptor >> 61) + "; accepted: 0, 1, 2, 4, 6");
   }
+  tile.pattern = pattern_of(descriptor, tile.swizzle);
   return tile;
 }
 
@@ -56,11 +60,12 @@ unsigned SharedTile::width() const {
 }
 
 std::uint32_t SharedTile::permuted(std::uint32_t address) const {
+  const std::uint32_t place = address - pattern;  // in the pattern
   switch (swizzle) {
-    case Swizzle::k32: return address ^ (address >> 3 & 0x10);
-    case Swizzle::k64: return address ^ (address >> 3 & 0x30);
-    case Swizzle::k128: return address ^ (address >> 3 & 0x70);
-    case Swizzle::k128Of32: return address ^ (address >> 2 & 0x60);
+    case Swizzle::k32: return address ^ (place >> 3 & 0x10);
+    case Swizzle::k64: return address ^ (place >> 3 & 0x30);
+    case Swizzle::k128: return address ^ (place >> 3 & 0x70);
+    case Swizzle::k128Of32: return address ^ (place >> 2 & 0x60);
     default: return address;
   }
 }

@@ -19,6 +19,7 @@ struct SharedTile {
   std::uint32_t leading = 0;  // bytes
   std::uint32_t stride = 0;
   Swizzle swizzle = Swizzle::kNone;
+  std::uint32_t pattern = 0;  // address, modulo 1,024, at which the swizzle's pattern starts
   bool leading_is_address = false;  // where a row goes on after the end of its part of `width()` bytes
 
   // Of wgmma, and of tcgen05. Throw a Violation for what no chip takes or this emulator does not know.

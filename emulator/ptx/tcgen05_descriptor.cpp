@@ -100,28 +100,34 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
     refuse(product, "an MN-major operand of less than 8 bits");
   }
   product.n = bits(17, 6) * 8;
-  product.m = bits(24, 5) * 16;
+  product.m = scaled ? bits(27, 2) * 128 : bits(24, 5) * 16;
   check_shape(product);
   if (scaled) {
     product.sum = Sum::kF32;
     product.b_scale_id = bits(4, 2);
     product.a_scale_id = bits(29, 2);
-    product.scale = bits(23, 1) != 0 ? matrix::Scale::kUe8m0 : matrix::Scale::kUe4m3;
-    const bool e4m3 = product.scale == matrix::Scale::kUe4m3;
-    if (e4m3 && product.kind != Kind::kMxf4nvf4) refuse(product, "scale factors UE4M3");
-    const bool longer = bits(31, 1) != 0;
+    constexpr matrix::Scale kScales[]{matrix::Scale::kUe4m3, matrix::Scale::kUe8m0, matrix::Scale::kUe5m3};
+    const unsigned scale = bits(23, 2);
+    if (scale > 2) refuse(product, "format 3 of scale factors");
+    product.scale = kScales[scale];
+    if (scale != 1 && product.kind != Kind::kMxf4nvf4) {
+      refuse(product, scale == 0 ? "scale factors UE4M3" : "scale factors UE5M3");
+    }
+    if (scale == 2 && !rubin) refuse(product, "scale factors UE5M3 on " + chip.name);
+    if (bits(26, 1) != 0) {
+      throw Violation{FaultKind::kDescriptor, "unsupported: the other layout of A's scale factors, bit 26"};
+    }
     if (product.kind == Kind::kMxf8f6f4) {
-      product.k = longer ? 64 : 32;
-      if (longer && !rubin) refuse(product, "K 64 on " + chip.name);
+      product.k = bits(31, 1) != 0 ? 64 : 32;
+      if (product.k == 64 && !rubin) refuse(product, "K 64 on " + chip.name);
     } else {
-      product.k = 64;
-      if (bits(3, 1) != 0) {
-        throw Violation{FaultKind::kDescriptor,
-                        "unsupported: bit 3 of the instruction descriptor; the emulator executes K 64 and 96"};
-      }
-      if (longer) {
-        if (chip.major != 10 || chip.minor < 3) refuse(product, "K 96 on " + chip.name);
-        product.k = 96;
+      // Two bits apart from each other.
+      constexpr unsigned kDepths[]{64, 96, 128, 0};
+      product.k = kDepths[bits(31, 1) | bits(3, 1) << 1];
+      if (product.k == 0) refuse(product, "both bits of a longer K");
+      const unsigned least_minor = product.k == 96 ? 3 : product.k == 128 ? 7 : 0;
+      if (chip.major != 10 || chip.minor < least_minor) {
+        refuse(product, "K " + std::to_string(product.k) + " on " + chip.name);
       }
     }
     return;

@@ -52,6 +52,11 @@ inline void use_cta_group(PtxWarp& warp, unsigned group) {
   }
 }
 
+// Elements of less than 8 bits fill a byte each in tensor memory (but for kinds mxf4 and mxf4nvf4): those of 4 bits are in
+// its middle, as mma.sync wants them in registers, those of 6 bits at its low end. That tensor memory is like registers
+// here is an assumption; tcgen05.cp and tcgen05.mma agree on it.
+constexpr unsigned shift_in_byte(unsigned bits) { return bits == 4 ? 2 : 0; }
+
 // The other block of a pair.
 inline ThreadBlock& peer_of(PtxWarp& warp) { return warp.block().cluster().block(warp.block().rank() ^ 1U); }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from msa_ops.emulator import EmulatorFault
 from tests.emulator.shared_operands import WIDTHS, descriptor, place, to_bytes
 from tests.emulator.tensor_products import OPERANDS, Program
 
@@ -49,6 +51,11 @@ def padded(matrix: Array, kind: str) -> Array:
     return np.pad(packed, ((0, 0), (0, 0), (0, 16 - packed.shape[-1]))).reshape(rows, k)
 
 
+def in_bytes(codes: Array, kind: str) -> Array:
+    """As tensor memory holds them: those of 4 bits are in the middle of a byte."""
+    return codes << np.array(2, codes.dtype) if BITS.get(kind) == 4 else codes
+
+
 def instruction(m: int, n: int, a: str, b: str, d: str, **bits: int) -> int:
     value = SUMS[d] << 4 | FORMATS[a][0] << 7 | FORMATS[b][0] << 10 | (n >> 3) << 17 | (m >> 4) << 24
     places = {"negate_a": 13, "negate_b": 14, "a_mn": 15, "b_mn": 16, "saturate": 3, "long_k": 29}
@@ -87,7 +94,8 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
           a_mode: str = "128", b_mode: str = "128", a_major: str = "k", b_major: str = "k", in_tensor: bool = False,
           weight_stationary: bool = False, negate: tuple[int, int] = (0, 0), masks: list[int] | None = None,
           shift: int | None = None, k_factor: int = 1, chip: str = "sm_100a", gap: int = 0,
-          collector: str = "") -> None:  # fmt: skip
+          collector: str = "", base: int = 0) -> None:  # fmt: skip
+    """base: operands begin so many times 128 bytes behind a multiple of 1024, and so does the swizzle's pattern."""
     rng = np.random.default_rng([m, n, blocks])
     k = FORMATS[a_kind][2] * k_factor
     a, b = draw(rng, a_kind, (m, k)), draw(rng, b_kind, (n, k))
@@ -99,8 +107,8 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
         elements = padded(matrix, kind) if major == "k" else codes_of(matrix, kind)
         offset, leading, stride, size = place(rows, width, mode, major, elements.dtype.itemsize, gap)
         parts = [to_bytes(elements[rows * i : rows * (i + 1)], offset, size) for i in range(blocks)]
-        descriptors.append(descriptor(start, leading, stride, mode, "blackwell"))
-        memory.append(np.stack(parts))
+        descriptors.append(descriptor(start + 128 * base, leading, stride, mode, "blackwell") | base << 49)
+        memory.append(np.pad(np.stack(parts), ((0, 0), (128 * base, -128 * base % 1024)), constant_values=0x5A))
         start += memory[-1].shape[1]
     image = np.concatenate(memory, axis=1)
     image = np.pad(image, ((0, 0), (0, -image.shape[1] % 2048)))
@@ -111,7 +119,7 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
     tensors = to_tensor(words_of(c, d_kind), where, blocks, d_columns)
     a_operand = "%rd10"
     if in_tensor:
-        codes = np.ascontiguousarray(codes_of(a, a_kind)).view(np.uint8).reshape(m, -1).copy().view(np.uint32)
+        codes = np.ascontiguousarray(in_bytes(codes_of(a, a_kind), a_kind)).view(np.uint8).reshape(m, -1).copy().view(np.uint32)
         a_where = lanes_of(m, codes.shape[1], blocks, weight_stationary)
         a_words = np.zeros((blocks, 32, 128), np.uint32)
         share = m // blocks
@@ -188,6 +196,24 @@ def test_a_in_tensor_memory(kind: str, m: int) -> None:
     check(kind, kind, "s32" if kind == "s8" else "f32", m, in_tensor=True)
 
 
+@pytest.mark.parametrize("kind", BITS)
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_small_a_in_tensor_memory(kind: str, blocks: int) -> None:
+    check(kind, "e4m3", "f32", 128 * blocks, blocks=blocks, in_tensor=True)
+
+
+@pytest.mark.parametrize("mode", ["32", "64", "128"])
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("base", [1, 2, 5])
+def test_patterns_that_begin_elsewhere(mode: str, major: str, base: int) -> None:
+    check("f16", "f16", "f32", n=128, a_mode=mode, b_mode=mode, a_major=major, b_major=major, gap=1024, base=base)
+
+
+def test_base_offset_needs_a_swizzle() -> None:
+    with pytest.raises(EmulatorFault, match="a base offset without a swizzle"):
+        check("f16", "f16", "f32", a_mode="none", b_mode="none", base=1)
+
+
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize("n", [64, 256])
 @pytest.mark.parametrize("in_tensor", [False, True])
@@ -220,8 +246,17 @@ def test_long_k_of_rubin() -> None:
 # ---- scale factors
 
 
+def ue5m3(code: int) -> float:
+    field, mantissa = code >> 3, code & 7
+    return math.ldexp(mantissa + 8 * (field > 0), max(field, 1) - 15 - 3)
+
+
 def scale_words(codes: NDArray[np.uint8], halves: bool = False) -> NDArray[np.uint32]:
-    """[rows, up to 4] codes to words [columns, 128 lanes]: row r in lane r % 32 of each 32 and column r / 32."""
+    """[rows, up to 4] codes to words [columns, 128 lanes]: row r in lane r % 32 of each 32 and column r / 32. Further
+    codes of a row stand in the columns behind those of all rows.
+    """
+    if codes.shape[1] > 4:
+        return np.concatenate([scale_words(codes[:, :4], halves), scale_words(codes[:, 4:], halves)])
     rows = len(codes)
     words = np.zeros((rows, 4), np.uint8)
     words[:, : codes.shape[1]] = codes
@@ -233,10 +268,11 @@ def scale_words(codes: NDArray[np.uint8], halves: bool = False) -> NDArray[np.ui
 
 
 def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int = 128, n: int = 64, blocks: int = 1,
-           scale_id: int = 0, extreme: bool = False, in_tensor: bool = False) -> None:  # fmt: skip
+           scale_id: int = 0, extreme: bool = False, in_tensor: bool = False, k: int = 0,
+           chip: str = "sm_100a") -> None:  # fmt: skip
     rng = np.random.default_rng([m, n, block])
     nibbles = kind != "mxf8f6f4"
-    k = 64 if nibbles else 32
+    k = k or (64 if nibbles else 32)
     a, b = draw(rng, element, (m, k)), draw(rng, element, (n, k))
     count = k // block
     if scale == "ue8m0":
@@ -247,6 +283,11 @@ def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int =
             codes[0] = np.broadcast_to(codes[0][:1], codes[0].shape).copy()
             codes[1] = np.broadcast_to(codes[1][:1], codes[1].shape).copy()
         factors = [2.0 ** (code.astype(np.float64) - 127) for code in codes]
+    elif scale == "ue5m3":
+        values = np.array([ue5m3(code) for code in range(255)])
+        small = np.flatnonzero((values >= 0.5) & (values <= 8) & (values * 2 % 1 == 0)).astype(np.uint8)
+        codes = [rng.choice(small, (rows, count)) for rows in (m, n)]
+        factors = [values[code] for code in codes]
     else:
         factors = [rng.integers(1, 9, (rows, count)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n)]
         codes = [factor.view(np.uint8) for factor in factors]
@@ -256,7 +297,7 @@ def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int =
         rows = matrix.shape[0] // blocks
         codes_here = codes_of(matrix, element)
         elements = codes_here[:, 0::2] | codes_here[:, 1::2] << 4 if nibbles else padded(matrix, element)
-        offset, leading, stride, size = place(rows, 32, "128", "k", 1)
+        offset, leading, stride, size = place(rows, k // 2 if nibbles else k, "128", "k", 1)
         parts = [to_bytes(elements[rows * i : rows * (i + 1)], offset, size) for i in range(blocks)]
         descriptors.append(descriptor(start, leading, stride, "128", "blackwell"))
         memory.append(np.stack(parts))
@@ -278,19 +319,23 @@ def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int =
     a_operand = "%rd10"
     if in_tensor:
         packed = codes_of(a, element)
-        packed = packed[:, 0::2] | packed[:, 1::2] << 4 if nibbles else packed
+        packed = packed[:, 0::2] | packed[:, 1::2] << 4 if nibbles else in_bytes(packed, element)
         tensors[0, d_columns + 32 : d_columns + 40] = np.ascontiguousarray(packed).view(np.uint32).T
         a_operand = f"[%r2+{d_columns + 32}]"
     format_code = 1 if nibbles else FORMATS[element][0]
-    idesc = format_code << 7 | format_code << 10 | (n >> 3) << 17 | int(scale == "ue8m0") << 23 | (m >> 4) << 24
-    idesc |= scale_id << 4 | scale_id << 29
+    idesc = format_code << 7 | format_code << 10 | (n >> 3) << 17 | ("ue4m3", "ue8m0", "ue5m3").index(scale) << 23
+    idesc |= scale_id << 4 | scale_id << 29 | (m >> 4) << 24
+    if nibbles:
+        idesc |= {64: 0, 96: 1 << 31, 128: 1 << 3}[k]
+    else:
+        idesc |= int(k == 64) << 31
     products = (
         f"mov.b64 %rd10, {descriptors[0]:#x}; mov.b64 %rd11, {descriptors[1]:#x}; mov.b32 %r10, {idesc:#x};\n"
         f"add.s32 %r11, %r2, {d_columns}; add.s32 %r12, %r2, {d_columns + 16}; mov.pred %p4, 1;\n"
         f"tcgen05.mma.cta_group::{blocks}.kind::{kind}.block_scale{names} [%r2], {a_operand}, %rd11, %r10, "
         "[%r11], [%r12], %p4;"
     )
-    out = Program(image, tensors, products, columns, blocks=blocks).run()
+    out = Program(image, tensors, products, columns, blocks=blocks, chip=chip).run()
     wide = [np.repeat(factor, block, axis=1) * x.astype(np.float64) for factor, x in zip(factors, (a, b), strict=True)]
     expected = to_tensor(words_of(wide[0] @ wide[1].T + c, "f32"), where, blocks, columns)
     np.testing.assert_array_equal(out, expected)
@@ -325,6 +370,38 @@ def test_scale_factors_of_pairs(m: int, n: int) -> None:
 def test_scale_factors_with_a_in_tensor_memory() -> None:
     scaled("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, in_tensor=True)
     scaled("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, in_tensor=True)
+
+
+@pytest.mark.parametrize("element", ["e2m1", "e3m2", "e2m3"])
+def test_scale_factors_with_small_a_in_tensor_memory(element: str) -> None:
+    scaled("mxf8f6f4", ".block32", element, "ue8m0", 32, in_tensor=True)
+
+
+LONGER = [
+    ("sm_103a", "mxf4nvf4", ".block16", "ue4m3", 16, 96), ("sm_103a", "mxf4nvf4", ".block32", "ue8m0", 32, 96),
+    ("sm_103a", "mxf4", ".block32", "ue8m0", 32, 96), ("sm_107a", "mxf4nvf4", ".block16", "ue4m3", 16, 128),
+    ("sm_107a", "mxf4nvf4", ".block16", "ue5m3", 16, 128), ("sm_107a", "mxf4nvf4", ".block32", "ue5m3", 32, 128),
+    ("sm_107a", "mxf4nvf4", ".block16", "ue5m3", 16, 64), ("sm_107a", "mxf4", ".block32", "ue8m0", 32, 128),
+    ("sm_107a", "mxf8f6f4", ".block32", "ue8m0", 32, 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LONGER, ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize(("n", "blocks"), [(32, 1), (128, 1), (64, 2)])
+def test_depths_and_scales_of_later_chips(case: tuple[str, str, str, str, int, int], n: int, blocks: int) -> None:
+    chip, kind, names, scale, block, k = case
+    element = "e4m3" if kind == "mxf8f6f4" else "e2m1"
+    scaled(kind, names, element, scale, block, m=128 * blocks, n=n, blocks=blocks, k=k, chip=chip)
+
+
+def test_depths_and_scales_that_a_chip_has_not() -> None:
+    for chip, scale, k, message in (
+        ("sm_100a", "ue4m3", 96, "K 96 on sm_100a"),
+        ("sm_103a", "ue4m3", 128, "K 128 on sm_103a"),
+        ("sm_103a", "ue5m3", 64, "scale factors UE5M3 on sm_103a"),
+    ):
+        with pytest.raises(EmulatorFault, match=message):
+            scaled("mxf4nvf4", ".block16", "e2m1", scale, 16, k=k, chip=chip)
 
 
 def test_extreme_scale_factors() -> None:

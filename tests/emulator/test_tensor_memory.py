@@ -185,8 +185,17 @@ COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0; @!%p3 bra AGAIN;\n"
 
 
+def unpacked(chunk: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """A byte for each of 16 elements that are packed in the chunk; those of 4 bits are in its middle."""
+    if bits == 8:
+        return chunk
+    codes = np.unpackbits(chunk, bitorder="little")[: 16 * bits].reshape(16, bits)
+    return (codes << np.arange(bits, dtype=np.uint8)).sum(axis=1).astype(np.uint8) << (2 if bits == 4 else 0)
+
+
+@pytest.mark.parametrize(("format_", "bits"), [("", 8), (".b8x16.b6x16_p32", 6), (".b8x16.b4x16_p64", 4)])
 @pytest.mark.parametrize("shape", COPIES)
-def test_copy_from_shared_memory(shape: str) -> None:
+def test_copy_from_shared_memory(shape: str, format_: str, bits: int) -> None:
     rows, chunks, lanes = COPIES[shape]
     memory = np.random.default_rng(3).integers(0, 256, 8192).astype(np.uint8)
     columns = 4 * chunks
@@ -195,13 +204,14 @@ def test_copy_from_shared_memory(shape: str) -> None:
     body = "mov.b32 %v0, 0;\n"
     body += "".join(f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1+{i}], {{%v0}};\n" for i in range(columns))
     body += f"tcgen05.wait::st.sync.aligned;\n{FILL}mov.b64 %rd5, {source:#x};\n"
-    body += f"@%p1 tcgen05.cp.cta_group::1.{shape} [%r2], %rd5;\n@%p1 {COMMIT}\n{WAIT}"
+    body += f"@%p1 tcgen05.cp.cta_group::1.{shape}{format_} [%r2], %rd5;\n@%p1 {COMMIT}\n{WAIT}"
     body += f"tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 {names(columns)}, [%r1];\n{stores(columns)}DONE"
     run(body, memory, out)
     expected = np.zeros((128, columns), np.uint32)
     for row in range(rows):
         at = row // 8 * 128 + row % 8 * 16
-        words = np.concatenate([memory[at + 4096 * c : at + 4096 * c + 16].view(np.uint32) for c in range(chunks)])
+        parts = [unpacked(memory[at + 4096 * c : at + 4096 * c + 16], bits) for c in range(chunks)]
+        words = np.concatenate(parts).view(np.uint32)
         for lane in lanes(row):
             expected[lane] = words
     np.testing.assert_array_equal(out, expected.T)
