@@ -119,7 +119,13 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
     tensors = to_tensor(words_of(c, d_kind), where, blocks, d_columns)
     a_operand = "%rd10"
     if in_tensor:
-        codes = np.ascontiguousarray(in_bytes(codes_of(a, a_kind), a_kind)).view(np.uint8).reshape(m, -1).copy().view(np.uint32)
+        codes = (
+            np.ascontiguousarray(in_bytes(codes_of(a, a_kind), a_kind))
+            .view(np.uint8)
+            .reshape(m, -1)
+            .copy()
+            .view(np.uint32)
+        )
         a_where = lanes_of(m, codes.shape[1], blocks, weight_stationary)
         a_words = np.zeros((blocks, 32, 128), np.uint32)
         share = m // blocks
