@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from msa_ops.build.unit import families, units
+from msa_ops.build.unit import built_archs, families, units
 from msa_ops.registry import STORE
 
 
@@ -36,6 +38,14 @@ def test_every_compiled_backend_has_kernels_and_the_other_way_round() -> None:
     }
     built = {(family.op, arch) for family in families() for arch in family.archs}
     assert declared == built
+
+
+def test_without_an_arch_everything_is_built() -> None:
+    """The command's default, and what `make kernels` builds."""
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    found = re.search(r"^ARCHS \?= (.*)$", makefile, re.MULTILINE)
+    assert found and tuple(found[1].split()) == built_archs()
+    assert {"sm_90a", "sm_100a", "gfx950"} <= set(built_archs())
 
 
 def test_unknown_arch() -> None:

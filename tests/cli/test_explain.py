@@ -17,6 +17,13 @@ def test_all_ops_on_all_chips_as_json(capsys: pytest.CaptureFixture[str]) -> Non
         assert all(b["refusals"] for b in entry["backends"] if b["state"] == "refused")
 
 
+def test_a_platform_alone_means_all_ops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--platform", "gfx950"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"{op} on gfx950" in text for op in STORE.ops())
+    assert "flydsl_gfx950 (msa_ops, specialized): chosen" in text  # quantize_nvfp4
+
+
 def test_text_gives_reason_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "rms_norm", "--platform", "gfx950", "--set", "hidden=5"]) == 0
     text = capsys.readouterr().out

@@ -10,14 +10,12 @@ from pathlib import Path
 from msa_ops.build import budgets
 from msa_ops.build.driver import CompileError, compile_all
 from msa_ops.build.toolchain import ToolchainError
-from msa_ops.build.unit import units
-
-DEFAULT_ARCHS = ("sm_90a",)
+from msa_ops.build.unit import built_archs, units
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m msa_ops.build", description=__doc__)
-    parser.add_argument("--arch", action="append", help=f"may be repeated; default: {', '.join(DEFAULT_ARCHS)}")
+    parser.add_argument("--arch", action="append", help=f"may be repeated; default: {', '.join(built_archs())}")
     parser.add_argument("--out", type=Path, default=Path("build/kernels"), help="folder for the objects")
     parser.add_argument("--cache", type=Path, default=Path("build/kernel-cache"), help="folder of the compile cache")
     parser.add_argument("--jobs", type=int, help="processes at a time; default: the cores")
@@ -27,15 +25,16 @@ def main(argv: list[str] | None = None) -> int:
     budget.add_argument("--check-budgets", type=Path, metavar="FOLDER", help="fail if a kernel is over its budget")
     budget.add_argument("--write-budgets", type=Path, metavar="FOLDER", help="make what the kernels use their budgets")
     args = parser.parse_args(argv)
+    archs = args.arch or built_archs()
     try:
-        wanted = [unit for unit in units(args.arch or DEFAULT_ARCHS) if not args.op or unit.family.op in args.op]
+        wanted = [unit for unit in units(archs) if not args.op or unit.family.op in args.op]
         metadata = compile_all(wanted, args.out, args.cache, args.jobs)
     except (CompileError, ToolchainError, ValueError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
         return 2
     for entry in metadata if args.verbose else ():
         print(entry["name"], *(f"{key}={value}" for key, value in budgets.measured(entry).items()))
-    for arch in args.arch or DEFAULT_ARCHS:
+    for arch in archs:
         of_arch = [entry for entry in metadata if entry["arch"] == arch]
         if args.write_budgets:
             file = args.write_budgets / f"{arch}.json"

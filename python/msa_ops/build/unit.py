@@ -65,6 +65,11 @@ def families() -> Iterator[Family]:
             yield importlib.import_module(f"{name}.{file.parent.name}.{file.stem}").FAMILY
 
 
+def built_archs() -> tuple[str, ...]:
+    """Every arch that some family has kernels for, in the order of the platforms' names."""
+    return tuple(arch for arch in platforms.SIMULATED if any(arch in family.archs for family in families()))
+
+
 def units(archs: Iterable[str]) -> list[Unit]:
     """Every configuration that its family supports on each of `archs`. Raises ValueError for an unknown arch."""
     found = []

@@ -12,7 +12,7 @@ from msa_ops.registry import SIMULATED, STORE, Explanation, explain
 
 def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser("explain", help="which backend serves an op, and why")
-    parser.add_argument("op", help="name of an op, or 'all'")
+    parser.add_argument("op", nargs="?", default="all", help="name of an op, or 'all', which is the default")
     parser.add_argument(
         "--platform",
         action="append",
