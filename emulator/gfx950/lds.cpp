@@ -66,7 +66,9 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
                       std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data,
                       bool* unwritten) {
   const auto owner = static_cast<std::uint8_t>(wave + 1);
-  if (shadow.flight_write != 0) {
+  const bool follows = kind == Access::kLoadedWrite && shadow.flight_write == owner;
+  if (kind == Access::kLoadedWrite) kind = Access::kWrite;
+  if (shadow.flight_write != 0 && !follows) {
     if (shadow.flight_write == owner) {
       throw Violation{FaultKind::kMissingWait,
                       "the LDS here is the destination of a load at " + hex(shadow.instruction - 1) +
@@ -156,6 +158,7 @@ void Lds::settle(bool write, std::uint32_t address, unsigned bytes, unsigned wav
   for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
     Shadow& shadow = shadow_[at];
     std::uint8_t& flight = write ? shadow.flight_write : shadow.flight_read;
+    if (write && flight == owner && shadow.instruction != instruction + 1) continue;  // a later load is on its way
     if (flight == owner) flight = 0;
     if (shadow.epoch != epoch) {
       shadow.epoch = epoch;

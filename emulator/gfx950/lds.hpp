@@ -14,7 +14,8 @@ namespace msa_ops::emulator::gfx950 {
 
 class Lds {
  public:
-  enum class Access { kRead, kWrite, kAtomic };
+  // kLoadedWrite: by a load to the LDS; those of one wave arrive in their order.
+  enum class Access { kRead, kWrite, kAtomic, kLoadedWrite };
 
   explicit Lds(std::size_t bytes);
   void reset();  // nothing is written

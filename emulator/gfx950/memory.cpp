@@ -139,7 +139,7 @@ void load_to_lds(Wave& wave, const Instruction& i) {
     count += inside;
     // Loading again what is there changes nothing that anyone could see: loops do it in their last iterations.
     if (wave.lds().holds(to, data, 4 * dwords)) return;
-    std::byte* const out = wave.lds().access(Lds::Access::kWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(),
+    std::byte* const out = wave.lds().access(Lds::Access::kLoadedWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(),
                                              i.address, static_cast<int>(lane));
     std::memcpy(out, data, std::size_t{4} * dwords);
     wave.lds().put_in_flight(true, to, 4 * dwords, wave.index(), i.address);

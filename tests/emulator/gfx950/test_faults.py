@@ -136,6 +136,13 @@ CASES = {
         lane=0,
         threads=64,
     ),
+    "lds_loaded_twice": Case(
+        "missing wait",
+        wrong="s_mov_b32 m0, 0\ns_nop 0\nbuffer_load_dword v1, s[12:15], 0 offen lds\nds_write_b32 v1, v0 // here\nv_mov_b32 v4, 0",
+        right="s_mov_b32 m0, 0\ns_nop 0\nbuffer_load_dword v1, s[12:15], 0 offen lds\nbuffer_load_dword v1, s[12:15], 0 offen lds\ns_waitcnt vmcnt(0)\nds_read_b32 v4, v1",
+        lane=0,
+        threads=64,
+    ),
     "lds_never_written": Case(
         "uninitialized shared memory",
         wrong="ds_read_b32 v4, v1 // here",

@@ -1,0 +1,118 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.emulator.gfx950.public.cases import Case, compare, cosine
+from tests.emulator.gfx950.public.hip import Hip
+
+FP8 = torch.float8_e4m3fn
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def random_mxfp4(rows: int, k: int, low: int = 124, high: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes [rows, k / 2], the even one in the lower half, and E8M0 scales [rows, k / 32], of bytes low to high."""
+    codes = torch.randint(0, 256, (rows, k // 2), dtype=torch.uint8)
+    return codes, torch.randint(low, high + 1, (rows, k // 32), dtype=torch.uint8)
+
+
+def wide(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """[rows, k] in fp64."""
+    numbers = E2M1[torch.stack([codes & 15, codes >> 4], -1).flatten(-2).long()].double()
+    return (numbers.unflatten(-1, (-1, 32)) * torch.exp2(scales.double() - 127)[..., None]).flatten(-2)
+
+
+def shuffled_rows(x: torch.Tensor) -> torch.Tensor:
+    """Tiles of 16 rows and 16 bytes one after the other, along a row of tiles first."""
+    return x.unflatten(-1, (-1, 16)).unflatten(-3, (-1, 16)).transpose(-3, -2).contiguous()
+
+
+def shuffled_scales(x: torch.Tensor) -> torch.Tensor:
+    """Of 32 rows and 8 scales each: byte 0 of a dword the row, byte 1 16 rows further, bytes 2 and 3 four scales on."""
+    x = torch.nn.functional.pad(x, (0, -x.shape[1] % 8, 0, -x.shape[0] % 32))
+    parts = x.reshape(x.shape[0] // 32, 2, 16, x.shape[1] // 8, 2, 4)
+    return parts.permute(0, 3, 5, 2, 4, 1).contiguous().flatten()
+
+
+def _fp4(_: Hip) -> str:
+    from kernels.gemm.fp4_gemm_4wave import compile_fp4_gemm_4w
+
+    m, n, k = 256, 256, 1024
+    (a, a_scale), (b, b_scale) = random_mxfp4(m, k), random_mxfp4(n, k)
+    out = torch.full((m, n), float("nan"), dtype=torch.bfloat16)
+    compile_fp4_gemm_4w(K=k, MN=(m, n))(
+        a.view(-1),
+        shuffled_rows(b).view(-1),
+        out.view(-1),
+        shuffled_scales(a_scale),
+        shuffled_scales(b_scale),
+        m,
+        n,
+        torch.cuda.current_stream(),
+    )
+    return compare(out, wide(a, a_scale) @ wide(b, b_scale).T, absolute=0.01, relative=0.01)
+
+
+def _fp8(waves: int, shuffled: bool):
+    def run(_: Hip) -> str:
+        from kernels.gemm import fp8_gemm_4wave, fp8_gemm_8wave
+
+        m, n, k = 256, 256, 512
+        make = fp8_gemm_4wave.compile_fp8_gemm_4w if waves == 4 else fp8_gemm_8wave.compile_fp8_gemm_8w
+        a, b = torch.randn(m, k).to(FP8), torch.randn(n, k).to(FP8)
+        a_scale, b_scale = torch.rand(m), torch.rand(n)
+        out = torch.full((m, n), float("nan"), dtype=torch.bfloat16)
+        b_bytes = shuffled_rows(b.view(torch.uint8)) if shuffled else b.view(torch.uint8)
+        make(K=k, BLOCK_M=256, BLOCK_N=256, b_preshuffled=shuffled)(
+            a.view(torch.int8).view(-1),
+            b_bytes.view(torch.int8).view(-1),
+            out.view(-1),
+            a_scale,
+            b_scale,
+            m,
+            n,
+            torch.cuda.current_stream(),
+        )
+        wanted = (a.double() @ b.double().T) * a_scale[:, None].double() * b_scale.double()
+        return compare(out, wanted, absolute=0.02, relative=0.01)
+
+    return run
+
+
+def _a16w16(split: int, dtype: torch.dtype):
+    def run(_: Hip) -> str:
+        from kernels.gemm.gemm_a16w16_gfx950 import gemm_a16w16
+
+        m, n, k = 100, 256, 512
+        a, b = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)
+        bias, out = torch.randn(n).to(dtype), torch.full((m, n), float("nan"), dtype=dtype)
+        options = {
+            "block_m": 64,
+            "block_n": 64,
+            "block_k": 64,
+            "stages": 2,
+            "m_waves": 2,
+            "n_waves": 2,
+            "k_waves": 1,
+            "group_m": 1,
+        }
+        gemm_a16w16(
+            a, b.T, out, bias=bias, layout="nt",
+            user_kwargs=options | {"use_half_tile_interleaved": False, "split_k": split},
+        )  # fmt: skip
+        wanted = a.double() @ b.double().T + bias.double()
+        compare(out, wanted, absolute=0.5 * split, relative=0.02 * split)
+        return cosine(out, wanted, 0.9999)
+
+    return run
+
+
+CASES = [
+    Case("fp4_gemm_4wave", "256 x 256 x 1024, E8M0 scales", _fp4, alarm="missing wait"),
+    Case("fp8_gemm_4wave", "256 x 256 x 512, scales of rows", _fp8(4, False), alarm="wait states"),
+    Case("fp8_gemm_4wave_shuffled", "the same with B in tiles", _fp8(4, True), alarm="race"),
+    Case("fp8_gemm_8wave", "256 x 256 x 512, scales of rows", _fp8(8, False), alarm="race"),
+    Case("a16w16_gemm", "100 x 256 x 512, bf16, bias", _a16w16(1, torch.bfloat16)),
+    Case("a16w16_gemm_splitk", "fp16, k in two parts that workgroups add", _a16w16(2, torch.float16)),
+]
