@@ -38,6 +38,7 @@ bool target_has(const std::string& target, const std::string& opcode) {
     return number >= 100 || !(holds(opcode, ".f32.f16") || holds(opcode, ".f32.bf16"));
   }
   if (begins(opcode, "cvt.")) {
+    if (begins(opcode, "cvt.rs.")) return suffix == "a" && (number == 100 || number == 103 || number == 107);
     if (holds(opcode, "ue5m3")) return specific && number == 107;
     if (holds(opcode, "e2m1x") || holds(opcode, "e2m3x") || holds(opcode, "e3m2x") || holds(opcode, "ue8m0")) {
       return specific && number >= 100;

@@ -73,6 +73,7 @@ const Forms& all_forms() {
              add_compare_forms,
              add_convert_forms,
              add_narrow_conversion_forms,
+             add_stochastic_forms,
              add_general_conversion_forms,
              add_move_forms,
          }) {

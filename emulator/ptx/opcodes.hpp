@@ -22,6 +22,7 @@ void add_rare_compare_forms(Forms& forms);
 void add_compare_forms(Forms& forms);
 void add_convert_forms(Forms& forms);
 void add_narrow_conversion_forms(Forms& forms);
+void add_stochastic_forms(Forms& forms);
 void add_general_conversion_forms(Forms& forms);  // last of the conversions
 void add_move_forms(Forms& forms);
 void add_memory_forms(Forms& forms);

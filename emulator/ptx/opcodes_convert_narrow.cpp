@@ -187,13 +187,39 @@ void add_ue8m0(Forms& forms) {
 }
 
 // One exponent bit more than E4M3 and no sign; 0xff is the only NaN.
+constexpr FloatFormat kUe5m3{5, 3, FloatFormat::Top::kNan};
 template <const FloatFormat& to>
 uint32_t pair_from_ue5m3(std::uint16_t pair) {
-  static constexpr FloatFormat kUe5m3{5, 3, FloatFormat::Top::kNan};
   const auto one = [](uint32_t code) {
     return static_cast<uint32_t>(encode(decode(code, kUe5m3), to, Rounding::kNearestEven, false));
   };
   return one(pair >> 8) << 16 | one(pair & 0xff);
+}
+
+// The sign of the source does not count, as for UE8M0.
+template <Rounding rounding, bool finite>
+uint64_t ue5m3_from(double value) { return encode(std::fabs(value), kUe5m3, rounding, finite); }
+template <Rounding rounding, bool finite>
+std::uint16_t ue5m3_pair(float high, float low) {
+  return static_cast<std::uint16_t>(ue5m3_from<rounding, finite>(high) << 8 | ue5m3_from<rounding, finite>(low));
+}
+template <Rounding rounding, bool finite, float (*wide)(std::uint16_t)>
+std::uint16_t ue5m3_pair_of_sixteen(uint32_t pair) {
+  return ue5m3_pair<rounding, finite>(wide(static_cast<std::uint16_t>(pair >> 16)), wide(static_cast<std::uint16_t>(pair)));
+}
+template <Rounding rounding, bool finite>
+void add_ue5m3(Forms& forms, const std::string& name) {
+  using H = std::uint16_t;
+  using W = uint32_t;
+  const std::string head = "cvt." + name + (finite ? ".satfinite" : "") + ".ue5m3x2";
+  forms.push_back({head + ".f32", "=2 4 4", binary<H, float, float, ue5m3_pair<rounding, finite>>});
+  forms.push_back({head + ".f16x2", "=2 4", unary<H, W, ue5m3_pair_of_sixteen<rounding, finite, float_from_half>>});
+  forms.push_back({head + ".bf16x2", "=2 4", unary<H, W, ue5m3_pair_of_sixteen<rounding, finite, float_from_bfloat>>});
+}
+template <Rounding rounding>
+void add_ue5m3(Forms& forms, const std::string& name) {
+  add_ue5m3<rounding, false>(forms, name);
+  add_ue5m3<rounding, true>(forms, name);
 }
 
 void add_eight(Forms& forms, const Named& to) {
@@ -246,6 +272,9 @@ void add_narrow_conversion_forms(Forms& forms) {
   forms.push_back({"cvt.rn.bf16x2.ue8m0x2", "=4 2", unary<W, std::uint16_t, brains_from_ue8m0>});
   forms.push_back({"cvt.rn.f16x2.ue5m3x2", "=4 2", unary<W, std::uint16_t, pair_from_ue5m3<kF16>>});
   forms.push_back({"cvt.rn.bf16x2.ue5m3x2", "=4 2", unary<W, std::uint16_t, pair_from_ue5m3<kBf16>>});
+  add_ue5m3<Rounding::kNearestEven>(forms, "rn");
+  add_ue5m3<Rounding::kTowardZero>(forms, "rz");
+  add_ue5m3<Rounding::kUp>(forms, "rp");
   forms.push_back({"cvt.pack.sat.s16.s32", "=4 4 4", pack<std::int16_t, false>});
   forms.push_back({"cvt.pack.sat.u16.s32", "=4 4 4", pack<std::uint16_t, false>});
   forms.push_back({"cvt.pack.sat.s8.s32.b32", "=4 4 4 4", pack<std::int8_t, true>});

@@ -27,6 +27,7 @@ class Program:
     blocks: int = 1
     chip: str = "sm_100a"
     before_wait: str = ""
+    before_products: str = ""  # of all threads
     given: list[bool] = field(default_factory=list)
 
     def text(self) -> str:
@@ -77,6 +78,7 @@ class Program:
             "shr.u32 %r1, %r0, 5; shl.b32 %r1, %r1, 21; add.s32 %r1, %r1, %r2;\n"
             f"{fill}{set_tensors}tcgen05.wait::st.sync.aligned; fence.proxy.async;\n"
             "tcgen05.fence::before_thread_sync;\n" + sync + "tcgen05.fence::after_thread_sync;\n"
+            f"{self.before_products}"
             "mov.b16 %h1, 3; setp.ne.u32 %p2, %r3, 0; @%p2 bra ISSUED; @!%p1 bra ISSUED;\n"
             f"{self.products}\n{commit}\nISSUED:\n{self.before_wait}"
             "AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0; @!%p3 bra AGAIN;\n"

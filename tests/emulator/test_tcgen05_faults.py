@@ -22,13 +22,28 @@ SCALES = f"add.s32 %r11, %r2, 64; add.s32 %r12, %r2, 80; mov.b32 %r10, {SCALED:#
 NVFP4 = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r2], %rd10, %rd11, %r10, [%r11], [%r12], %p4;"
 
 
-def program(products: str, *, before_wait: str = "", given: list[bool] | None = None, differ: bool = False) -> Program:
+def program(
+    products: str,
+    *,
+    before_products: str = "",
+    before_wait: str = "",
+    given: list[bool] | None = None,
+    differ: bool = False,
+) -> Program:
     """Operands and three groups of 32 columns are given: sums, something, and scale factors from column 64 on."""
     memory = np.zeros((1, 8192), np.uint8)
     tensors = np.full((1, 96, 128), 0x38383838, np.uint32)
     if differ:
         tensors[0, 64, 45] = 0x30303030
-    return Program(memory, tensors, SETUP + products, 32, before_wait=before_wait, given=given or [True] * 3)
+    return Program(
+        memory,
+        tensors,
+        SETUP + products,
+        32,
+        before_products=before_products,
+        before_wait=before_wait,
+        given=given or [True] * 3,
+    )
 
 
 # (kind, wrong, right); "// here" marks the line.
@@ -37,6 +52,25 @@ CASES: dict[str, tuple[str, Program, Program]] = {
         "race",
         program(MMA, before_wait="tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1]; // here\n"),
         program(MMA, before_wait="tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1+32];\n"),
+    ),
+    # Whoever hands columns on to a product must have waited for its own loads and stores; a barrier is not enough.
+    "product_over_a_load": (
+        "race",
+        program(f"{MMA} // here", before_products="tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1]; bar.sync 0;\n"),
+        program(MMA, before_products="tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1];\n"
+                "tcgen05.wait::ld.sync.aligned; bar.sync 0;\n"),
+    ),
+    "product_over_a_store": (
+        "race",
+        program(f"{KEEP} // here", before_products="mov.b32 %v0, 0;\n"
+                "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%v0}; bar.sync 0;\n"),
+        program(KEEP, before_products="mov.b32 %v0, 0; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%v0};\n"
+                "tcgen05.wait::st.sync.aligned; bar.sync 0;\n"),
+    ),
+    "load_after_a_product_and_a_barrier": (
+        "race",
+        program(MMA, before_wait="bar.sync 0;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1]; // here\n"),
+        program(MMA, before_wait="bar.sync 0;\n"),
     ),
     "sums_overwritten_before_the_wait": (
         "race",
