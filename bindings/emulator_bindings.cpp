@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "allocations.hpp"
 #include "compiled_kernels.hpp"
+#include "device/interrupt.hpp"
 #include "emulator_runtime.hpp"
 #include "ptx/approximate.hpp"
 #include "ptx/error.hpp"
@@ -87,6 +89,16 @@ emulator::Counters emulate_launch(int position, const std::string& ptx, const st
   return runtime.counters;
 }
 
+// Python's signal handlers, of which Ctrl-C is one, run only when native code lets them.
+void run_signal_handlers() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point last;
+  if (Clock::now() - last < std::chrono::milliseconds(50)) return;
+  last = Clock::now();
+  const py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 void set_fault(PyObject* type, const emulator::Fault& fault) {
   const py::object error = py::reinterpret_borrow<py::object>(type)(fault.what());
   const auto& [kind, message, lane, address, pc] = fault.violation;
@@ -103,6 +115,7 @@ void set_fault(PyObject* type, const emulator::Fault& fault) {
 }  // namespace
 
 void add_emulator(py::module_& m) {
+  emulator::set_interrupt_check(&run_signal_handlers);
   static PyObject* fault_type = PyErr_NewException("msa_ops._C.EmulatorFault", PyExc_RuntimeError, nullptr);
   m.add_object("EmulatorFault", py::reinterpret_borrow<py::object>(fault_type));
   py::register_exception<emulator::ptx::PtxError>(m, "PtxError", PyExc_ValueError);

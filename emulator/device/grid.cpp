@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,10 +15,12 @@
 #include <vector>
 
 #include "cluster.hpp"
+#include "interrupt.hpp"
 
 namespace msa_ops::emulator {
 namespace {
 
+constexpr auto kInterruptible = std::chrono::milliseconds(50);  // between two looks at whether to end
 constexpr std::uint64_t kVisit = 1U << 17;  // warp instructions of a cluster before another one gets a turn
 
 void check(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
@@ -165,6 +169,7 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
         runs.push_back(std::make_unique<GridRun>(launches[i], options, *work[i], seed));
       }
       for (bool some = true; some && !stop;) {
+        if (worker == 0) check_interrupt();
         some = false;
         for (const auto& one : runs) some = one->step(budget) || some;
       }
@@ -180,8 +185,39 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned worker = 1; worker < options.threads; ++worker) threads.emplace_back(run, worker);
+  std::condition_variable ended;
+  unsigned running = options.threads - 1;
+  try {
+    for (unsigned worker = 1; worker < options.threads; ++worker) {
+      threads.emplace_back([&, worker] {
+        run(worker);
+        const std::lock_guard<std::mutex> lock(mutex);
+        --running;
+        ended.notify_one();
+      });
+    }
+  } catch (...) {  // the host has no more threads
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+    throw;
+  }
   run(0);
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!ended.wait_for(lock, kInterruptible, [&] { return running == 0; })) {
+    if (stop) continue;
+    lock.unlock();
+    std::exception_ptr interrupted;
+    try {
+      check_interrupt();
+    } catch (...) {
+      interrupted = std::current_exception();
+    }
+    lock.lock();
+    if (!interrupted) continue;
+    if (!failure) failure = interrupted;
+    stop = true;
+  }
+  lock.unlock();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
   for (std::size_t i = 0; i < launches.size(); ++i) {

@@ -49,7 +49,10 @@ def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ("arguments", "message"),
     [
         (["--op", "nonsense"], "unknown op 'nonsense'"),
-        (["--op", "rms_norm", "--backend", "reference"], "--backend: 'reference' of rms_norm launches no kernel"),
+        (["--op", "rms_norm", "--backend", "reference"], "rms_norm[]: 'reference' launches no kernel"),
+        (["--op", "rms_norm", "--set", "tokens=-1"], "--set.tokens: -1; accepted: numbers from 0"),
+        (["--op", "rms_norm", "--json", "."], ".: a folder; accepted: a file to write"),
+        (["--op", "rms_norm", "--json", "no/such.json"], "no/such.json: its folder does not exist"),
         (["--op", "rms_norm"], "rms_norm: no backend can serve this call on sm_90a"),
         (["--op", "rms_norm", "--arch", "sm_1"], "unknown chip 'sm_1'"),
         (["--op", "rms_norm", "--backend", "reference", "--arch", "cpu"], "arch: 'cpu'; accepted: sm_90a"),
@@ -59,4 +62,23 @@ def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 )
 def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emulate", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert not printed.out  # before anything ran
+
+
+def test_a_case_without_work(capsys: pytest.CaptureFixture[str]) -> None:
+    needs_kernels()
+    assert main(["emulate", "--op", "quantize_nvfp4", "--set", "rows=0"]) == 2
+    assert "'cute_sm90' launches no kernel on sm_90a; the case gives it nothing to do" in capsys.readouterr().err
+
+
+def test_another_file_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs_kernels()
+    file = tmp_path / "notes.md"
+    file.write_text("notes")
+    assert main([*CASE, "--json", str(file)]) == 2
+    assert "exists and is not a result of `msa-ops emulate`" in capsys.readouterr().err
+    assert file.read_text() == "notes"
+    file.write_text("")
+    assert main([*CASE, "--json", str(file)]) == 0 == main([*CASE, "--json", str(file)])

@@ -102,8 +102,8 @@ def write(report: Report, path: str) -> None:
     Path(path).write_text(to_json(report), encoding="utf-8")
 
 
-def check_path(path: str) -> None:
-    """Raises OSError, before anything is measured, if `write` would fail or replace a file that is no result."""
+def check_path(path: str, schema: str = SCHEMA, verb: str = "bench") -> None:
+    """Raises OSError, before anything is measured, if writing would fail or replace a file of another kind."""
     file = Path(path)
     if file.is_dir():
         raise IsADirectoryError(f"{path}: a folder; accepted: a file to write")
@@ -113,8 +113,8 @@ def check_path(path: str) -> None:
         raise PermissionError(f"{path}: cannot be written")
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as stream:
-            if f'"{SCHEMA}"'.encode() not in stream.read(200):
-                raise FileExistsError(f"{path}: exists and is not a result of `msa-ops bench`; it stays as it is")
+            if f'"{schema}"'.encode() not in stream.read(200):
+                raise FileExistsError(f"{path}: exists and is not a result of `msa-ops {verb}`; it stays as it is")
 
 
 def read(path: str) -> Report:

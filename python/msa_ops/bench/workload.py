@@ -204,6 +204,8 @@ def _check_dims(spec: OpSpec, dims: Mapping[str, Any], place: str) -> None:
             raise FormatError(f"{place}: {spec.name} has no {key!r}{suggest(key, known)}")
         if not matches(value, known[key]):
             raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: {describe(known[key])}")
+        if any(type(one) is int and one < 0 for one in (value if isinstance(value, list | tuple) else (value,))):
+            raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: numbers from 0")
         if key == "variant" and value not in spec.variants:
             raise FormatError(f"{place}.variant: {value!r}{suggest(value, spec.variants)}")
 

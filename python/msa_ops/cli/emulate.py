@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_SCHEDULES = 1000
 SHOWN_OPCODES = 20
+SCHEMA = "msa-ops-emulate"
 
 
 def add_parser(verbs: Any) -> argparse.ArgumentParser:
@@ -35,12 +37,12 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--multiprocessors", type=int, metavar="N", help="of the chip; fewer are faster to emulate")
     parser.add_argument("--report", action="store_true", help="print what the kernels did")
-    parser.add_argument("--json", metavar="FILE", help="write all counts")
+    parser.add_argument("--json", metavar="FILE", help="write all counts; an older file of this verb is replaced")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    from msa_ops.bench import workload
+    from msa_ops.bench import result, workload
     from msa_ops.bench.check import Reference
     from msa_ops.emulator import EmulatorFault, emulate
     from msa_ops.registry import STORE
@@ -49,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--seed: {args.seed}; accepted: 0 to 2^63 - 1")
     if not 0 <= args.schedules <= MOST_SCHEDULES:
         raise ValueError(f"--schedules: {args.schedules}; accepted: 0 to {MOST_SCHEDULES}")
+    if args.json:
+        result.check_path(args.json, SCHEMA, "emulate")
     (case,) = workload.single(args.op, args.set).cases
     spec = STORE.op(args.op)
 
@@ -71,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
         if schedule is None:
             launches = chip.launches
         if not chip.launches and not problem:
-            raise ValueError(f"--backend: {backend!r} of {args.op} launches no kernel on {chip.platform.arch}")
+            reason = "" if backend == "reference" else "; the case gives it nothing to do"
+            raise ValueError(f"{case.name}: {backend!r} launches no kernel on {chip.platform.arch}{reason}")
         seconds = time.perf_counter() - start
         instructions = sum(launch.report.total_warp_instructions for launch in chip.launches)
         runs.append({"schedule": name, "right": not problem, "problem": problem, "launches": _described(chip.launches)})
@@ -82,9 +87,8 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         print(report(launches))
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"case": case.name, "backend": backend, "arch": args.arch, "runs": runs}, file, indent=1)
-            file.write("\n")
+        data = {"schema": SCHEMA, "case": case.name, "backend": backend, "arch": chip.platform.arch, "runs": runs}
+        Path(args.json).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return 0 if all(one["right"] for one in runs) else 1
 
 
