@@ -207,7 +207,7 @@ MSA_OPS_CLONES void multiply32(const float* a, const float* b, float* c, unsigne
 MSA_OPS_CLONES void multiply4(const float* a, const float* b, float* c, unsigned k) { multiply<4>(a, b, c, k); }
 
 // The same for products that fp32 does not hold exactly: one rounding a step.
-void multiply_wide(unsigned n, const float* a, const float* b, float* c, unsigned k_count) {
+MSA_OPS_CLONES void multiply_wide(unsigned n, const float* a, const float* b, float* c, unsigned k_count) {
   for (unsigned i = 0; i < n; ++i) {
     for (unsigned k = 0; k < k_count; ++k) {
       for (unsigned j = 0; j < n; ++j) c[i * n + j] = std::fma(a[i * kMaxK + k], b[k * n + j], c[i * n + j]);

@@ -25,7 +25,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.emulator.gfx950.public")
     parser.add_argument("flydsl", type=Path, help="a checkout of FlyDSL")
     parser.add_argument("case", nargs="*", help="names of cases, or 'all'")
-    parser.add_argument("--seed", type=int, action="append", help="random schedule; may be given several times")
+    parser.add_argument(
+        "--seed", type=_seed, action="append", help="of a random schedule, or 'fair', the default; may be given again"
+    )
     parser.add_argument("--pytest", help="instead of cases: arguments of pytest, run on FlyDSL's own tests")
     parser.add_argument("--bitcode", type=Path, help="folder of ROCm's device libraries (ocml.bc, ...), which some use")
     parser.add_argument("--keep", type=Path, help="folder for the code objects")
@@ -45,17 +47,30 @@ def main() -> int:
         print("\n".join(f"{case.name:32} {case.what}" for case in cases.values()))
         return 0
     chosen = list(cases) if options.case == ["all"] else options.case
-    if len(chosen) > 1:  # FlyDSL keeps what one compilation made for the next, so each case has its own process
-        given = [argument for argument in sys.argv[1:] if argument not in options.case]
-        command = [sys.executable, "-m", __package__, *given]
-        failed = [name for name in chosen if subprocess.run([*command, name], check=False).returncode != 0]
-        print(f"failed: {', '.join(failed)}" if failed else f"all {len(chosen)} passed")
+    runs = [(name, seed) for name in chosen for seed in options.seed or [None]]
+    if len(runs) > 1:  # FlyDSL keeps what one trace made for the next, and some kernels cannot be traced again
+        failed = [run for run in runs if subprocess.run(_command(options, *run), check=False).returncode != 0]
+        print(f"failed: {failed}" if failed else f"all {len(runs)} passed")
         return bool(failed)
+    ((name, seed),) = runs
     with tempfile.TemporaryDirectory() as work:
         _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
         hip = Hip(Path(work), keep=options.keep, max_instructions=int(options.limit))
-        good = [_run(cases[chosen[0]], hip, seed) for seed in [None, *(options.seed or ())]]
-    return not all(good)
+        return not _run(cases[name], hip, seed)
+
+
+def _seed(text: str) -> int | None:
+    return None if text == "fair" else int(text)
+
+
+def _command(options: argparse.Namespace, name: str, seed: int | None) -> list[str]:
+    """A process for one case under one schedule."""
+    command = [sys.executable, "-m", __package__, str(options.flydsl), name, "--limit", str(options.limit)]
+    command += ["--seed", "fair" if seed is None else str(seed)]
+    for option in ("bitcode", "keep"):
+        if getattr(options, option) is not None:
+            command += [f"--{option}", str(getattr(options, option))]
+    return command
 
 
 def _set_up(flydsl: Path, work: Path, bitcode: Path | None) -> None:
@@ -105,8 +120,9 @@ def _run(case: Case, hip: Hip, seed: int | None) -> bool:
         problem = RuntimeError("nothing was launched")
     instructions = sum(launch.wave_instructions for launch in hip.launches)
     seconds = sum(launch.seconds for launch in hip.launches)
+    schedule = "fair" if seed is None else f"seed {seed}"
     print(
-        f"{case.name} seed {seed}: {'FAILED' if problem else 'passed'} {result}; {len(hip.launches)} launches, "
+        f"{case.name}, {'fair' if seed is None else f'seed {seed}'}: {'FAILED' if problem else 'passed'} {result}; {len(hip.launches)} launches, "
         f"{instructions:,} wave instructions in {seconds:.2f} s ({instructions / max(seconds, 1e-9) / 1e6:.2f} M/s), "
         f"{time.perf_counter() - started:.0f} s in all",
         flush=True,
