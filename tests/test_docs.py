@@ -58,3 +58,25 @@ def test_every_environment_variable_is_documented() -> None:
     found = set(re.findall(r"\"(MSA_OPS_[A-Z_]+)\"", sources))
     text = (ROOT / "docs" / "registry.md").read_text()
     assert found and not {name for name in found if name not in text}
+
+
+def test_the_emulator_examples_run() -> None:
+    op, own = blocks(ROOT / "docs" / "emulator.md")[:2]
+    names: dict[str, object] = {}
+    exec(compile(own, "docs/emulator.md", "exec"), names)
+    data, report = names["data"], names["report"]
+    assert list(data) == list(range(0, 128, 2))  # type: ignore[call-overload]
+    assert report.warp_instructions["add.s32"] == 2  # type: ignore[attr-defined]
+    from msa_ops import _C
+
+    if not any(name.startswith("quantize_nvfp4__") and arch == "sm_90a" for name, arch in _C.compiled_kernels()):
+        pytest.skip("this build of msa_ops holds no kernels")
+    exec(compile(op, "docs/emulator.md", "exec"), {})
+
+
+def test_the_cache_example_is_right() -> None:
+    (code,) = blocks(ROOT / "docs" / "cache.md")
+    names: dict[str, object] = {}
+    exec(compile(code, "docs/cache.md", "exec"), names)
+    spec = names["spec"]
+    assert (len(spec.members), spec.block_bytes()) == (125, 1_822_720)  # type: ignore[attr-defined]

@@ -177,9 +177,13 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
   const bool relocatable = file.at<std::uint16_t>(16) == 1;
   std::vector<Section> sections;
   for (unsigned i = 0; i < count; ++i) sections.push_back(file.at<Section>(table + std::uint64_t{i} * entry_size));
+  const auto section_at = [&](std::size_t index) -> const Section& {
+    if (index >= sections.size()) throw CodeObjectError("code object: a section that is not there");
+    return sections[index];
+  };
   const auto names = file.at<std::uint16_t>(62);
   const auto name_of_section = [&](const Section& section) {
-    return file.text(sections.at(names).offset + section.name);
+    return file.text(section_at(names).offset + section.name);
   };
 
   CodeObject made;
@@ -215,7 +219,7 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
   for (const Section& section : sections) {
     if (section.type != 2 && section.type != 11) continue;  // symbols, dynamic symbols
     for (std::uint64_t at = section.offset; at < section.offset + section.size; at += 24) {
-      const std::string name = file.text(sections.at(section.link).offset + file.at<std::uint32_t>(at));
+      const std::string name = file.text(section_at(section.link).offset + file.at<std::uint32_t>(at));
       if (!name.empty()) {
         symbols[name] = {file.at<std::uint16_t>(at + 6), file.at<std::uint64_t>(at + 8),
                          file.at<std::uint64_t>(at + 16), file.at<std::uint8_t>(at + 4) & 15U};

@@ -1,6 +1,7 @@
 #include "lexer.hpp"
 
 #include <cctype>
+#include <cstdio>
 #include <cstring>
 
 #include "error.hpp"
@@ -57,7 +58,9 @@ std::vector<Token> tokenize(std::string_view source) {
     } else if (std::strchr("{}[]()<>,;:@!|+-=", c) != nullptr) {
       add(Token::Kind::kMark, 1);
     } else {
-      throw PtxError(std::string("unexpected character '") + c + "'", line);
+      char shown[8];
+      std::snprintf(shown, sizeof(shown), c > 0x20 && c < 0x7f ? "%c" : "\\x%02x", static_cast<unsigned char>(c));
+      throw PtxError(std::string("unexpected character '") + shown + "'", line);
     }
   }
   tokens.push_back({Token::Kind::kEnd, "end of text", line});

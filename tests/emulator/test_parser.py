@@ -58,6 +58,7 @@ def test_unsupported_before_anything_runs(instruction: str) -> None:
     ("L: mov.b32 %r1, 1; L: mov.b32 %r1, 1", "label `L` twice"),
     ("add.s32 %r1 %r2, 1", "expected `,`, found `%r2`"),
     ("mov.b32 %r1, # 1", "unexpected character '#'"),
+    ("mov.b32 %r1, é", r"unexpected character '\xc3'"),
 ])  # fmt: skip
 def test_errors_name_the_line(instruction: str, message: str) -> None:
     text = kernel(f"\n{instruction}; // here")

@@ -1,4 +1,4 @@
-"""Entry of the `msa-ops` command. Bad input ends in one line on stderr and exit code 2.
+"""Entry of the `msa-ops` command. Bad input ends in one message on stderr and exit code 2.
 
 If the reader of the output goes away, as `head` does, the exit code is 141, that of a program ended by SIGPIPE: a
 verdict that nobody read must not pass for a clean one.

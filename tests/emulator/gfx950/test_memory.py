@@ -149,7 +149,8 @@ def test_bank_conflicts_are_counted() -> None:
 
 def test_what_is_no_code_object() -> None:
     good = code_object("s_endpgm")
-    for bad in (b"", b"\x7fELF" + bytes(100), good[:200], code_object("s_endpgm", machine=0x4C)):
+    no_names = good[:62] + b"\xff\xff" + good[64:]  # their section is beyond the last one
+    for bad in (b"", b"\x7fELF" + bytes(100), good[:200], no_names, code_object("s_endpgm", machine=0x4C)):
         with pytest.raises(CodeObjectError):
             run_gfx950(bad, "k", 1, 64, b"")
     with pytest.raises(ValueError, match="has k"):
