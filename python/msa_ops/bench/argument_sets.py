@@ -16,7 +16,7 @@ from torch import Tensor
 
 from msa_ops.registry.op import OpSpec
 
-MOST_SETS = 64
+MOST_SETS = 128
 CACHE_FACTOR = 2  # argument sets together are larger than this many caches
 
 
