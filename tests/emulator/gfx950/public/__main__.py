@@ -122,7 +122,7 @@ def _run(case: Case, hip: Hip, seed: int | None) -> bool:
     seconds = sum(launch.seconds for launch in hip.launches)
     schedule = "fair" if seed is None else f"seed {seed}"
     print(
-        f"{case.name}, {'fair' if seed is None else f'seed {seed}'}: {'FAILED' if problem else 'passed'} {result}; {len(hip.launches)} launches, "
+        f"{case.name}, {schedule}: {'FAILED' if problem else 'passed'} {result}; {len(hip.launches)} launches, "
         f"{instructions:,} wave instructions in {seconds:.2f} s ({instructions / max(seconds, 1e-9) / 1e6:.2f} M/s), "
         f"{time.perf_counter() - started:.0f} s in all",
         flush=True,
