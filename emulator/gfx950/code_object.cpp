@@ -115,17 +115,23 @@ class MessagePack {
   std::uint64_t position_ = 0;
 };
 
-using Arguments = std::map<std::string, std::vector<KernelArgument>>;  // by the descriptor's symbol
+struct KernelMetadata {
+  std::vector<KernelArgument> arguments;
+  std::uint32_t most_threads = 0;
+};
+using Metadata = std::map<std::string, KernelMetadata>;  // by the descriptor's symbol
 
-Arguments read_metadata(const Bytes& note) {
+Metadata read_metadata(const Bytes& note) {
   std::map<std::string, std::string> symbols;                             // of the kernel at "/amdhsa.kernels/N"
   std::map<std::string, std::map<std::size_t, KernelArgument>> arguments;
+  std::map<std::string, std::uint32_t> most_threads;
   MessagePack(note).visit("", [&](const std::string& path, const std::string& value) {
     constexpr std::size_t kPrefix = sizeof("/amdhsa.kernels/") - 1;
     if (path.rfind("/amdhsa.kernels/", 0) != 0) return;
     const std::string kernel = path.substr(0, path.find('/', kPrefix));
     const std::string rest = path.substr(kernel.size());
     if (rest == "/.symbol") symbols[kernel] = value;
+    if (rest == "/.max_flat_workgroup_size") most_threads[kernel] = static_cast<std::uint32_t>(std::stoul(value));
     if (rest.rfind("/.args/", 0) != 0) return;
     const std::size_t end = rest.find('/', 7);
     if (end == std::string::npos) return;
@@ -135,9 +141,10 @@ Arguments read_metadata(const Bytes& note) {
     if (key == "/.size") argument.bytes = static_cast<std::uint32_t>(std::stoul(value));
     if (key == "/.value_kind") argument.kind = value;
   });
-  Arguments made;
+  Metadata made;
   for (const auto& [kernel, symbol] : symbols) {
-    for (const auto& [index, argument] : arguments[kernel]) made[symbol].push_back(argument);
+    made[symbol].most_threads = most_threads[kernel];
+    for (const auto& [index, argument] : arguments[kernel]) made[symbol].arguments.push_back(argument);
   }
   return made;
 }
@@ -188,7 +195,7 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
 
   CodeObject made;
   unsigned text_index = 0;
-  Arguments arguments;
+  Metadata metadata;
   for (unsigned i = 0; i < count; ++i) {
     const Section& section = sections[i];
     if (name_of_section(section) == ".text") {
@@ -202,7 +209,7 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
         const auto name_bytes = (file.at<std::uint32_t>(at) + 3) & ~3U;
         const auto note_bytes = file.at<std::uint32_t>(at + 4);
         if (file.at<std::uint32_t>(at + 8) == kNoteMetadata) {
-          arguments = read_metadata({file.range(at + 12 + name_bytes, note_bytes), note_bytes});
+          metadata = read_metadata({file.range(at + 12 + name_bytes, note_bytes), note_bytes});
         }
         at += 12 + name_bytes + ((note_bytes + 3) & ~3U);
       }
@@ -238,7 +245,7 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
     if (function == symbols.end() || function->second.section != text_index) {
       throw CodeObjectError("code object: no code for the descriptor of kernel " + kernel);
     }
-    const Section& home = sections[symbol.section];
+    const Section& home = section_at(symbol.section);
     const std::uint64_t at = home.offset + symbol.value - (relocatable ? 0 : home.address);
     file.range(at, kDescriptorBytes);
     KernelImage image;
@@ -249,7 +256,8 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
     if (image.entry > made.text.size() || image.bytes > made.text.size() - image.entry) {
       throw CodeObjectError("code object: kernel " + kernel + " is outside .text");
     }
-    image.arguments = arguments[name];
+    image.arguments = metadata[name].arguments;
+    image.most_threads = metadata[name].most_threads;
     made.kernels.push_back(std::move(image));
   }
   if (made.kernels.empty()) throw CodeObjectError("code object: no kernel");

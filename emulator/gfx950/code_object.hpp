@@ -42,6 +42,7 @@ struct KernelImage {
   std::uint32_t entry;  // offset in the text
   std::uint32_t bytes;  // of its code; 0 if the symbol does not say
   std::vector<KernelArgument> arguments;
+  std::uint32_t most_threads = 0;  // of a workgroup, for which its registers were divided; 0 if it is not said
 };
 
 struct CodeObject {

@@ -43,6 +43,10 @@ std::uint64_t workgroups(const LaunchShape& shape) {
 void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>& kernarg,
              std::vector<Allocation>& memory) {
   const KernelImage& image = kernel.image();
+  if (image.most_threads != 0 && shape.threads() > image.most_threads) {
+    throw std::invalid_argument("block: " + std::to_string(shape.threads()) + " work-items; kernel " + kernel.name() +
+                                " was compiled for " + std::to_string(image.most_threads) + " at most");
+  }
   std::size_t explicit_bytes = 0;
   for (const KernelArgument& argument : image.arguments) {
     if (argument.kind.rfind("hidden_", 0) != 0)

@@ -39,6 +39,9 @@ def test_text_gives_reason_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
         ["explain", "rms_norm", "--set", "hidden"],
         ["explain", "rms_norm", "--set", "hidden=wide"],
         ["explain", "rms_norm", "--set", "gemma=maybe"],
+        ["explain", "rms_norm", "--set", "hidden=-1"],
+        ["explain", "rms_norm", "--set", "dtype=bananas"],
+        ["explain", "indexer", "--set", "q_dtype=float8_e4m3fnuz"],
         ["list", "nothing"],
     ],
 )

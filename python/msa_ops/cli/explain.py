@@ -62,7 +62,18 @@ def _parse(name: str, text: str, default: Any) -> Any:
         return text.lower() == "true"
     if isinstance(default, (int, float)):
         try:
-            return type(default)(text)
+            number = type(default)(text)
         except ValueError:
             raise ValueError(f"--set {name}={text}: accepted: a number like {default}") from None
+        if not number >= 0:
+            raise ValueError(f"--set {name}={text}: accepted: numbers from 0")
+        return number
+    if name.endswith("dtype") and (text not in _dtypes() or text.endswith("fnuz")):
+        raise ValueError(f"--set {name}={text}: accepted: a dtype of torch like {default}; no op takes FNUZ")
     return text
+
+
+def _dtypes() -> set[str]:
+    import torch
+
+    return {name for name, value in vars(torch).items() if isinstance(value, torch.dtype)}

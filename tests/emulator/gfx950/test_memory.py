@@ -189,3 +189,15 @@ s_endpgm"""
         reports = run_gfx950_on_devices(code_object(text), "k", 1, 64, arguments, tensors={"flags": flags}, seed=seed)
         assert flags[:, 0].tolist() == [7, 7]
         assert len(reports) == 2
+
+
+def test_a_workgroup_larger_than_the_kernel_was_compiled_for() -> None:
+    from msa_ops import _C
+
+    built = [name for name, _ in _C.code_objects() if name.startswith("quantize_nvfp4__")]
+    if not built:
+        pytest.skip("this build of msa_ops holds no code objects")
+    found = _C.code_object(_C.find_code_object(built[0]))
+    message = f"block: {2 * found['threads']} work-items; kernel .* was compiled for {found['threads']} at most"
+    with pytest.raises(ValueError, match=message):
+        run_gfx950(found["code"], found["kernel"], 1, 2 * found["threads"], [None] * 6)
