@@ -394,6 +394,7 @@ class SparseAttentionSm90:
         most = [most[i] * factor[i] for i in range(2)]
         grown = [Boolean(most[i] > top[i] + Float32(HEADROOM)) for i in range(2)]
         if cute.arch.vote_any_sync(grown[0] | grown[1]):
+            cute.arch.sync_warp()  # all lanes have read the maxima; racecheck does not see that from votes and shuffles
             for i in cutlass.range_constexpr(2):
                 of_row = most[i]
                 for offset in cutlass.range_constexpr(1, 3):
