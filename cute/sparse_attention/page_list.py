@@ -6,7 +6,7 @@ from cutlass import Boolean, Int32, Int64
 from msa_ops.cute.common import memory
 from msa_ops.cute.sparse_attention.sm90_configs import PAGE
 
-FEW_TOKENS = 64
+FEW_ENTRIES = 1 << 16
 
 
 @cute.jit
@@ -46,7 +46,7 @@ def list_pages(
     """Writes address and number of visible tokens of all pages that the token sees, in the order of the ids.
 
     ids: address of the row's ids. cache: address of the head's K in page 0.
-    With few tokens, latency counts: the table's row comes to the L2 cache before it is known what of it is needed.
+    Where tables are small, their row comes to the L2 cache before it is known what of it is needed: latency counts.
     """
     chosen = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
     for i in cutlass.range_constexpr(2):
@@ -59,7 +59,7 @@ def list_pages(
         if each > 0:
             request = token // each
             if request < batch:
-                if tokens <= FEW_TOKENS:
+                if Int64(tokens) * Int64(max_blocks) <= Int64(FEW_ENTRIES):
                     for part in cutlass.range(lane * 32, max_blocks, 32 * 32, unroll=1):
                         memory.prefetch_global(table + (Int64(request) * table_stride + Int64(part)) * 4)
                 length = memory.load_global_i32(seq_lens + Int64(request) * 4)

@@ -17,6 +17,11 @@ def log_sum(most: Float32, total: Float32) -> Float32:
     return select(total == Float32(0.0), Float32(-INFINITY), value)
 
 
+def factor_of(scale: Float32, total: Float32) -> Float32:
+    """By what a row's sums are multiplied; 0 for a row that sees nothing."""
+    return select(total == Float32(0.0), Float32(0.0), scale / total)
+
+
 @cute.jit
 def whole_weight(weight: cute.Tensor):
     """Adds up what the four lanes of a row hold."""
@@ -25,7 +30,7 @@ def whole_weight(weight: cute.Tensor):
             weight[i] = weight[i] + cute.arch.shuffle_sync_bfly(weight[i], offset=offset)
 
 
-def _natural_pair(config, sums: cute.Tensor, first: int, factor: Float32, column: Int32) -> tuple:
+def natural_pair(config, sums: cute.Tensor, first: int, factor: Float32, column: Int32) -> tuple:
     """Two neighbouring dims of eight, as a word, and the first of them; sums `first` and the next are a lane's."""
     pair = [sums[first + k] * factor for k in range(2)]
     if config.kv_format != "nvfp4":
@@ -53,9 +58,9 @@ def write_rows(
     column = lane % 4
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
-        factor = select(weight[i] == Float32(0.0), Float32(0.0), scale / weight[i])
+        factor = factor_of(scale, weight[i])
         for j in cutlass.range_constexpr(16):
-            word, dim = _natural_pair(config, sums, 4 * j + 2 * i, factor, column)
+            word, dim = natural_pair(config, sums, 4 * j + 2 * i, factor, column)
             if row < rows:
                 memory.store_global_32(out + Int64(row * 256 + 16 * j + dim * 2), word)
         if Boolean(column == 0) & Boolean(row < rows):
@@ -81,7 +86,7 @@ def write_part(
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
         if row < rows:
-            factor = select(weight[i] == Float32(0.0), Float32(0.0), Float32(1.0) / weight[i])
+            factor = factor_of(Float32(1.0), weight[i])
             for u in cutlass.range_constexpr(4):
                 words = []
                 for j in cutlass.range_constexpr(4 * u, 4 * u + 4):

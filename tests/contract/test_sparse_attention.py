@@ -193,3 +193,11 @@ def test_the_shapes_of_a_decode_step(target: Target, q_len: int) -> None:
         16, args.seq_lens, args.cu_seqlens_q, args.q.shape[0], heads=4, topk=16, max_blocks=24, overlap=0.8
     )
     check(target, replace(args, block_ids=ids), attention_of_args(replace(args, block_ids=ids)))
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.8])
+@pytest.mark.parametrize("variant", ["plain", "ragged", "padding", "garbage", "bad_pages", "holes"])
+def test_verification_of_many_requests(target: Target, variant: str, overlap: float) -> None:
+    """Enough requests with enough query tokens for kernels that share pages among neighbouring tokens."""
+    dims = {"batch": 24, "q_len": 16, "num_heads": 4, "num_kv_heads": 1, "topk": 3, "overlap": overlap}
+    check(target, make(target, 14, variant=variant, **dims))

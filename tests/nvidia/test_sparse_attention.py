@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from msa_ops.cute.sparse_attention import sm90_configs as configs
 from msa_ops.cute.sparse_attention import sm90_pages_configs as pages
 
-from msa_ops.nvidia.sparse_attention import choose_shape, kernel_name
+from msa_ops.nvidia.sparse_attention import PROCESSORS, choose_cluster, choose_shape, kernel_name, shares_pages
 from msa_ops.nvidia.sparse_attention_limits import prefill_refusals, refusals
 from msa_ops.ops.sparse_attention import Facts
 from msa_ops.registry import parse_platform
@@ -37,6 +38,22 @@ def test_fewer_pairs_have_more_warps_each() -> None:
 def test_many_pairs_of_nvfp4_go_page_by_page() -> None:
     assert choose_shape(512, 16, "nvfp4").paged
     assert not choose_shape(512, 16, "fp8").paged and not choose_shape(4, 16, "nvfp4").paged
+
+
+def test_verification_of_many_requests_shares_pages() -> None:
+    assert shares_pages(512, 64, 64, "nvfp4", torch.bfloat16)
+    assert not shares_pages(512, 64, 64, "fp8", torch.bfloat16)
+    assert not shares_pages(512, 64, 64, "nvfp4", torch.float16)
+    assert not shares_pages(128, 64, 64, "nvfp4", torch.bfloat16)
+    assert not shares_pages(8, 1, 1, "nvfp4", torch.bfloat16)
+
+
+@pytest.mark.parametrize("topk", [1, 2, 3, 16, 64])
+@pytest.mark.parametrize("pairs", [1, 16, 48, 64, 66, 67, 132, 133, 4096])
+def test_blocks_that_divide_the_pages_of_a_tile_run_side_by_side(pairs: int, topk: int) -> None:
+    cluster = choose_cluster(pairs, topk)
+    assert cluster in (1, 2, 4, 8) and cluster <= topk
+    assert cluster == 1 or pairs * cluster <= PROCESSORS
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from dataclasses import astuple
 import pytest
 from msa_ops.cute.tiled_attention import (
     by_block_layout,
+    chosen_layout,
     layout,
     sm90_blocks_configs,
+    sm90_chosen_configs,
     sm90_dense_configs,
     sm90_prepare_configs,
     sm90_sparse_configs,
@@ -109,3 +111,20 @@ def test_every_call_has_kernels() -> None:
         assert ("sparse_attention", f"tiles_{kv_format}_g2") in names
         assert ("sparse_attention", f"blocks_{kv_format}") in names
     assert sm90_prepare_configs.CAPACITIES[-1] == layout.MAX_BLOCKS == 65_536
+
+
+@pytest.mark.parametrize("config", sm90_chosen_configs.FAMILY.configs, ids=lambda config: config.name)
+def test_what_blocks_of_a_cluster_exchange_fits_where_operands_were(config: chosen_layout.Config) -> None:
+    assert chosen_layout.shared_memory(config) + 1024 <= 233_472
+    assert config.threads == chosen_layout.BRINGERS + 256
+    registers = chosen_layout.BRINGERS * chosen_layout.BRINGER_REGISTERS + 256 * chosen_layout.MULTIPLIER_REGISTERS
+    assert registers <= 65_536
+    received = chosen_layout.TOKENS * chosen_layout.TOKEN_BYTES
+    statistics = chosen_layout.TOKENS * chosen_layout.STATISTICS_BYTES
+    assert config.received_at + received <= config.statistics_at
+    assert config.statistics_at + statistics <= layout.shared_memory(config)
+    ids = chosen_layout.COUNTS_IN_IDS + 4 * chosen_layout.TOKENS * chosen_layout.TURNS
+    assert ids <= layout.STAGES * layout.OPERAND_BYTES
+    assert all(at % 16 == 0 for at in (config.list_at, config.ids_at, config.received_at, config.statistics_at))
+    assert chosen_layout.EXCHANGE_AT % 8 == 0 and layout.HEADER_AT + 16 <= chosen_layout.LENGTH_AT
+    assert chosen_layout.EXCHANGE_AT + 8 <= layout.RECORDS_AT

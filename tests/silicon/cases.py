@@ -60,6 +60,11 @@ CASES = {
     "sparse-verify-tp4": Case(
         "sparse_attention", ATTENTION | {"batch": 8, "q_len": 8, "num_heads": 16, "num_kv_heads": 1}, ragged=True
     ),
+    "sparse-verify-shared": Case(  # enough rows for the kernel that shares pages, also when `sanitize` makes it smaller
+        "sparse_attention",
+        ATTENTION | {"batch": 8, "q_len": 8, "num_heads": 64, "num_kv_heads": 16, "overlap": 0.8},
+        ragged=True,
+    ),
     "sparse-fp8": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1, "kv_format": "fp8"}, ragged=True),
     "sparse-bf16": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1, "kv_format": "bf16"}, ragged=True),
     "sparse-prefill": Case(

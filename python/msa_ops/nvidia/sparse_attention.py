@@ -10,7 +10,9 @@ from torch import Tensor
 
 from msa_ops.cache.page import main_page
 from msa_ops.cute.sparse_attention import sm90_configs as kernel  # type: ignore[import-untyped]
+from msa_ops.cute.tiled_attention import chosen_layout  # type: ignore[import-untyped]
 from msa_ops.nvidia.launch import bits, launch, pointer
+from msa_ops.nvidia.tiled_attention import cache_strides, number_of_tiles
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args
 
@@ -40,9 +42,40 @@ class Shape:
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
     tokens = a.q.shape[0]
-    if tokens:
+    batch = a.seq_lens.shape[0]
+    tiles = number_of_tiles(tokens, batch, a.cu_seqlens_q is not None, chosen_layout.TOKENS)
+    pairs = tiles * a.num_kv_heads
+    if tokens and shares_pages(tokens, batch, pairs, a.kv_format, a.q.dtype):
+        start_chosen(a, outs, tiles, choose_cluster(pairs, a.block_ids.shape[2]))
+    elif tokens:
         shape = choose_shape(tokens * a.num_kv_heads, a.block_ids.shape[2], a.kv_format)
-        start(a, outs, shape, evict_first=tokens <= a.seq_lens.shape[0])
+        start(a, outs, shape, evict_first=tokens <= batch)
+
+
+SHARING_TOKENS = 6
+"""Query tokens a request, on average, from which on a block works on eight of them."""
+SHARING_PAIRS = 48
+"""Tiles and KV heads from which on that is faster."""
+PROCESSORS = 132
+"""Thread blocks of that kernel that run side by side: one on each multiprocessor."""
+
+
+def shares_pages(tokens: int, batch: int, pairs: int, kv_format: str, q_dtype: torch.dtype) -> bool:
+    """Whether pages are brought in once for eight neighbouring tokens, as in the verification of drafts.
+
+    The host cannot know what tokens chose; drafts choose mostly alike. pairs: of a tile of tokens and a KV head.
+    """
+    many = tokens >= SHARING_TOKENS * batch and pairs >= SHARING_PAIRS
+    return many and kv_format == "nvfp4" and q_dtype is torch.bfloat16
+
+
+@functools.cache
+def choose_cluster(pairs: int, topk: int) -> int:
+    """Blocks that divide the pages of a tile of tokens and a KV head, as long as all find a multiprocessor."""
+    cluster = chosen_layout.MAX_CLUSTER
+    while cluster > topk or (cluster > 1 and pairs * cluster > PROCESSORS):
+        cluster //= 2
+    return cluster
 
 
 @functools.cache
@@ -114,5 +147,48 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         shape.cluster,
         Q_DTYPES[a.q.dtype],
         CODE_FACTOR,
+        bits(scale_of_softmax(a)),
+    )
+
+
+def start_chosen(a: Args, outs: tuple[Tensor, ...], tiles: int, cluster: int) -> None:
+    """Launches the kernel that brings in once what neighbouring tokens chose."""
+    out, lse = outs
+    strides = cache_strides(a)
+    token_major = a.topk_layout == "THK"
+    ids_strides = a.block_ids.stride()
+    launch(
+        "sparse_attention__chosen_nvfp4__sm_90a",
+        a.q.device,
+        pointer(a.q),
+        pointer(a.kv_cache),
+        pointer(a.block_ids),
+        pointer(a.block_table),
+        pointer(a.seq_lens),
+        pointer(a.cu_seqlens_q),
+        pointer(a.k_scale),
+        pointer(a.v_scale),
+        pointer(out),
+        pointer(lse),
+        a.q.stride(0),
+        a.q.stride(1),
+        a.kv_cache.stride(0),
+        ids_strides[0 if token_major else 1],
+        ids_strides[1 if token_major else 0],
+        a.block_table.stride(0),
+        a.q.shape[0],
+        a.seq_lens.shape[0],
+        a.num_kv_heads,
+        a.q.shape[1] // a.num_kv_heads,
+        a.block_ids.shape[2],
+        a.kv_cache.shape[0],
+        a.block_table.shape[1],
+        strides.head,
+        strides.scale_head,
+        strides.k_scale,
+        strides.v,
+        strides.v_scale,
+        tiles,
+        cluster,
         bits(scale_of_softmax(a)),
     )

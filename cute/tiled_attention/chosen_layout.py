@@ -1,0 +1,63 @@
+"""sparse_attention of a few query tokens a request on Hopper: configuration and shared memory. Pure Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msa_ops.cute.tiled_attention import layout
+from msa_ops.cute.tiled_attention.layout import HEAD_DIM, HEADS, MAX_TOPK, OPERAND_BYTES, STAGES
+
+TOKENS = 8
+"""Query tokens of a tile: four for each of two warpgroups."""
+MAX_CLUSTER = 8
+BRINGERS = 256
+"""Threads that list pages and bring them in: four warps for K, four for V."""
+BRINGER_REGISTERS, MULTIPLIER_REGISTERS = 56, 200
+TURNS = TOKENS * MAX_TOPK // BRINGERS
+"""Ids that a thread looks at."""
+ENTRY_BYTES = 16
+"""Of the list of pages: block, a bit for each token of the tile that chose it, page."""
+IDS_ROW = 4 * MAX_TOPK
+COUNTS_IN_IDS = TOKENS * IDS_ROW
+"""From where the ids are: how many entries of the list each warp makes of its first 32 ids, and of the rest."""
+
+LENGTH_AT = 96
+"""Entries of the list."""
+EXCHANGE_AT = 104
+"""Barrier for what other blocks of the cluster send."""
+TOKEN_BYTES = 4 * HEADS * HEAD_DIM
+STATISTICS_BYTES = 8 * HEADS
+"""What a block sends of a token: sums; maximum and weight of each row."""
+
+
+@dataclass(frozen=True)
+class Config(layout.Config):
+    @property
+    def name(self) -> str:
+        return f"chosen_{self.kv_format}"
+
+    @property
+    def threads(self) -> int:
+        return BRINGERS + 128 * self.groups
+
+    @property
+    def list_at(self) -> int:
+        return layout.shared_memory(self)
+
+    @property
+    def ids_at(self) -> int:
+        """Ids while the list is made: where K will be."""
+        return self.k_at
+
+    @property
+    def received_at(self) -> int:
+        """Where K was."""
+        return self.k_at
+
+    @property
+    def statistics_at(self) -> int:
+        return self.received_at + STAGES * OPERAND_BYTES
+
+
+def shared_memory(config: Config) -> int:
+    return config.list_at + TOKENS * MAX_TOPK * ENTRY_BYTES
