@@ -130,7 +130,7 @@ CASES = [
     Case("topk_gating_softmax", "8 of 256 experts", _gating(256, 8)),
     Case("topk_gating_softmax_128", "4 of 128 experts", _gating(128, 4)),
     Case("moe_sorting", "16 tokens, 256 experts, one launch", _sorting(16, 256, 8)),
-    Case("moe_sorting_1", "1 token", _sorting(1, 32, 5)),
+    Case("moe_sorting_1", "1 token", _sorting(1, 256, 8)),
     Case("moe_sorting_phases", "512 tokens: several launches", _sorting(512, 256, 8), alarm="race"),
     Case("mxfp4_moe_gemm1", "24 tokens, 2 of 4 experts", _mxfp4(False)),
     Case("mxfp4_moe_gemm2", "24 tokens, 2 of 4 experts", _mxfp4(True)),
