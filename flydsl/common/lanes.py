@@ -70,22 +70,27 @@ def wave_prefix(value, lane, width: int = WAVE):
     return value
 
 
-def _swapped(name: str, a):
+def _swapped(name: str, a, b):
     pair = ir.Type.parse("!llvm.struct<(i32, i32)>")
     false = raw(fx.Boolean(False))
-    bits = raw(a.bitcast(fx.Uint32))
-    found = llvm.call_intrinsic(pair, name, [bits, bits, false, false], [], [])
+    bits = [raw(value.bitcast(fx.Uint32)) for value in (a, b)]
+    found = llvm.call_intrinsic(pair, name, [*bits, false, false], [], [])
     return [fx.Uint32(llvm.extractvalue(fx.Uint32.ir_type, found, [i])).bitcast(type(a)) for i in range(2)]
 
 
 def across_16(a):
     """Two values a lane whose set is that of this lane and the one 16 away (v_permlane16_swap_b32)."""
-    return _swapped("llvm.amdgcn.permlane16.swap", a)
+    return _swapped("llvm.amdgcn.permlane16.swap", a, a)
 
 
 def across_32(a):
     """Two values a lane whose set is that of this lane and the one 32 away (v_permlane32_swap_b32)."""
-    return _swapped("llvm.amdgcn.permlane32.swap", a)
+    return _swapped("llvm.amdgcn.permlane32.swap", a, a)
+
+
+def two_across_32(a, b):
+    """The same of `a` in the lower 32 lanes and of `b` in the upper ones."""
+    return _swapped("llvm.amdgcn.permlane32.swap", a, b)
 
 
 def barrier() -> None:

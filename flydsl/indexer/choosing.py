@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from msa_ops.flydsl.common import memory
+from msa_ops.flydsl.common import lanes, memory
 from msa_ops.flydsl.common.control import either, loop, when
 from msa_ops.flydsl.common.intrinsics import anew
 from msa_ops.flydsl.indexer import ranking, work
@@ -51,6 +51,7 @@ def choose(a, s, page_begin, page_end, carried, last) -> None:
             visible=visible,
             first_block=page_begin - kept,
             names=column * fx.Int32(4 * CARRIED),
+            least=column << fx.Int32(2),
             put=lambda place, block, key, written: put(
                 a, s, column, token, head, topk, last, place, block, key, written
             ),
@@ -70,30 +71,53 @@ def pick(a, r, chunks: int, topk, init_blocks, local_blocks, last) -> None:
     found, ids = [], []
     for i in range(chunks):
         at = fx.Int32(64 * i) + r.lane
+        block = r.first_block + at
 
-        def read(at=at, i=i):
+        def read(at=at, block=block, i=i):
             key = a.lds.load(r.row + (at << fx.Int32(2)), fx.Uint32, 1, a.at["keys"])
-            block = r.first_block + at
-            final = ranking.key_of_block(key, block, r.visible, init_blocks, local_blocks)
             if i:
-                return [final, block]
+                return [key, block]
             old = at < r.kept
 
             def taken_along():
                 return a.lds.load(r.names + (at << fx.Int32(2)), fx.Int32, 1, a.at["carried"])
 
-            return [old.select(key, final), either(old, taken_along, lambda: block)]
+            return [key, either(old, taken_along, lambda: block)]
 
-        key, block = either(at < r.number, read, lambda: [fx.Uint32(0), fx.Int32(0)])
-        found.append(key)
-        ids.append(block)
-    low, ties = ranking.threshold(found, topk)
-    places, written = ranking.places(found, low, ties)
-    for place, block, key in zip(places, ids, found, strict=True):
-        taken = place >= fx.Int32(0)
-        when(taken, lambda place=place, block=block, key=key: r.put(place, block, key, written))
-    rest = written + r.lane
-    when(last & (rest < topk), lambda: r.put(rest, fx.Int32(-1), fx.Uint32(0), written))
+        def forced(key, at=at, block=block, i=i):
+            at, block = anew(at), anew(block)  # or LLVM computes it wherever it may be wanted
+            final = ranking.key_of_block(key, block, r.visible, init_blocks, local_blocks)
+            fresh = at < r.number
+            if not i:
+                fresh = fresh & (at >= r.kept)
+            return fresh.select(final, key)
+
+        key, name = either(at < r.number, read, lambda: [fx.Uint32(0), fx.Int32(0)])
+        # Few of the 64 hold a block that is chosen whatever its score is.
+        begin = r.first_block + fx.Int32(64 * i)
+        special = (begin < init_blocks) | (begin + fx.Int32(64) > r.visible - local_blocks)
+        found.append(either(special, lambda key=key, forced=forced: forced(key), lambda key=key: key))
+        ids.append(name)
+    full = r.kept >= topk
+    least = either(
+        full,
+        lambda: fx.Uint32(lanes.uniform(a.lds.load(r.least, fx.Uint32, 1, a.at["least"]))),
+        lambda: fx.Uint32(0),
+    )
+    low, ties, total = ranking.threshold(found, topk, least)
+    written = fx.Int32(0)
+    for block, key in zip(ids, found, strict=True):
+
+        def take(block=block, key=key, ties=ties, written=written):
+            place, *after = ranking.place(key, low, ties, written)
+            when(place >= fx.Int32(0), lambda: r.put(place, block, key, total))
+            return after
+
+        some = lanes.vote(key >= low) != fx.Uint64(0)
+        ties, written = either(some, take, lambda ties=ties, written=written: [ties, written])
+    when(~last, lambda: a.lds.store(r.least, low, a.at["least"]))
+    rest = total + r.lane
+    when(last & (rest < topk), lambda: r.put(rest, fx.Int32(-1), fx.Uint32(0), total))
 
 
 def put(a, s, column, token, head, topk, last, place, block, key, written) -> None:

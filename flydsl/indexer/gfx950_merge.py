@@ -141,12 +141,12 @@ def choose(a, column, low, high, total) -> None:
 def rank(a, candidates, receive):
     """Hands the best of the wave's [key, block] to `receive` with their places, in order; how many there are."""
     keys = [key for key, _ in candidates]
-    low, ties = ranking.threshold(keys, a.topk)
-    places, written = ranking.places(keys, low, ties)
-    for place, (key, block) in zip(places, candidates, strict=True):
-        taken = place >= fx.Int32(0)
-        when(taken, lambda place=place, key=key, block=block: receive(place, key, block))
-    return written
+    low, ties, total = ranking.threshold(keys, a.topk)
+    written = fx.Int32(0)
+    for key, block in candidates:
+        place, ties, written = ranking.place(key, low, ties, written)
+        when(place >= fx.Int32(0), lambda place=place, key=key, block=block: receive(place, key, block))
+    return total
 
 
 def trace(config: Config):

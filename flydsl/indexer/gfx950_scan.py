@@ -252,8 +252,34 @@ def score(a, s, queries, last_visible, seen_by_all, page_begin, page_end) -> Non
             finish(i, page, best)
             return [following, parts]
 
+        def stream_two(i, state):
+            """Two pages, whose maxima are made together: those of the second in the upper lanes."""
+            pages, parts, best = [state[0], page_at(i + fx.Int32(1)), page_at(i + fx.Int32(2))], state[1], []
+            offsets = None
+            for following in pages[1:]:
+                loader = keys.PageLoader(base_of(following), *(offsets or (code_offset, scale_offset)), not offsets)
+                offsets = loader.code_offset, loader.scale_offset
+                found, parts = score_page(a, queries, parts, None, loader.part)
+                best += found
+            write_two_scores(a, best, pages[:2], block_at(i) - page_begin)
+            return [pages[2], parts]
+
         page = page_at(fx.Int32(0))
-        state = loop(fx.Int32(0), early, fx.Int32(1), [page, whole_page(base_of(page))], stream)
+        state = [page, whole_page(base_of(page))]
+        if len(queries) == 1:
+            early = early & fx.Int32(-2)
+            state = loop(fx.Int32(0), early, fx.Int32(2), state, stream_two)
+
+            def last_whole():
+                """The run's last page, if all see it."""
+                page, parts = state
+                finish(early, page, score_page(a, queries, parts, None, None)[0])
+
+            whole = (early + fx.Int32(1) == here) & (block_at(early) < full)
+            when(whole, last_whole)
+            early = whole.select(here, early)
+        else:
+            state = loop(fx.Int32(0), early, fx.Int32(1), state, stream)
 
         def careful(i, state):
             page, parts = state
@@ -327,6 +353,20 @@ def write_scores(a, best, exists, row) -> None:
         quarter < fx.Int32(len(best)),
         lambda: a.lds.store(at << fx.Int32(2), found, a.at["keys"]),
     )
+
+
+def write_two_scores(a, best, pages, row) -> None:
+    """The same for 16 columns of two pages of this wave, one after the other."""
+    quarter = a.lane >> fx.Int32(4)
+    upper = quarter > fx.Int32(1)
+    value = maxnum_fast(*lanes.two_across_32(*best))
+    value = anew(maxnum_fast(*lanes.across_16(value)))
+    exists = upper.select(pages[1], pages[0]) >= fx.Int32(0)
+    value = (exists & (value == value)).select(value, fx.Float32(NOTHING))
+    # Neighbouring quarters write the same.
+    of_lane = (a.lane & fx.Int32(15)) * fx.Int32(a.config.row) + upper.select(fx.Int32(a.config.waves), fx.Int32(0))
+    at = of_lane + fx.Int32(CARRIED) + row
+    a.lds.store(at << fx.Int32(2), ranking.key_of_score(value), a.at["keys"])
 
 
 def trace(config: Config):

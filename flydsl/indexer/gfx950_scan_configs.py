@@ -34,8 +34,9 @@ class Config:
 
     @property
     def pages(self) -> int:
-        """Scored between selections."""
-        return 64 * self.chunks - CARRIED
+        """Scored between selections: an odd number a wave, which is one page at the end and pairs before."""
+        most = (64 * self.chunks - CARRIED) // self.waves
+        return (most - 1 + most % 2) * self.waves
 
     @property
     def row(self) -> int:
@@ -56,6 +57,7 @@ class Config:
             "tokens": 4 * self.threads,
             "length": 4 * self.threads,
             "carried": 4 * CARRIED * self.columns,
+            "least": 4 * self.columns,
             "keys": 4 * self.row * self.columns,
             "end": 0,
         }

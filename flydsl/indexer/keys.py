@@ -65,13 +65,16 @@ def _fill_half_row(lds, offset: int, at) -> None:
 class PageLoader:
     """Loads of a page by parts, each one instruction with a scalar base.
 
-    base: the page's address, the same in all lanes. code_offset, scale_offset: of the lane.
+    base: the page's address, the same in all lanes. code_offset, scale_offset: of the lane; `first` unless they are
+    another loader's of the same pass of a loop.
     """
 
-    def __init__(self, base, code_offset, scale_offset) -> None:
+    def __init__(self, base, code_offset, scale_offset, first: bool = True) -> None:
         self.bases = [scalar_anew(base + fx.Int64(at)) for at in (0, 4096, SCALES)]
         # Made anew so that they are widened where they are used, as a part of the load.
-        self.code_offset, self.scale_offset = anew(code_offset), anew(scale_offset)
+        self.code_offset, self.scale_offset = (
+            (anew(code_offset), anew(scale_offset)) if first else (code_offset, scale_offset)
+        )
 
     def part(self, tile: int):
         """[four words of codes, a word with two scales] of the lane's key of tile 0 to 7."""

@@ -8,7 +8,7 @@ ones. Whoever lists keys lists them in ascending order of their blocks, so ids n
 from __future__ import annotations
 
 from msa_ops.flydsl.common import lanes
-from msa_ops.flydsl.common.control import repeat
+from msa_ops.flydsl.common.control import either, repeat
 from msa_ops.flydsl.common.intrinsics import as_bits
 
 from msa_ops.build.flydsl_adapter import fx
@@ -50,10 +50,11 @@ def count_from(keys, least):
     return total
 
 
-def threshold(keys, wanted):
-    """The `wanted`-th largest of a wave's keys; and how many equal to it are chosen, the first ones.
+def threshold(keys, wanted, least=None):
+    """The `wanted`-th largest of a wave's keys; how many equal to it are chosen, the first ones; how many in all.
 
     1 and all of them if no more than `wanted` keys exist. Bit by bit from the top, until as many as wanted are left.
+    least: a key that as many as wanted are known to reach, or None.
     """
 
     def undecided(state):
@@ -63,7 +64,10 @@ def threshold(keys, wanted):
     def next_bit(state):
         low, bit, found = state
         candidate = low | bit
-        count = count_from(keys, candidate)
+        if least is None:
+            count = count_from(keys, candidate)
+        else:
+            count = either(candidate <= least, lambda: wanted + fx.Int32(1), lambda: count_from(keys, candidate))
         enough = count >= wanted
         return [enough.select(candidate, low), bit >> fx.Uint32(1), enough.select(count, found)]
 
@@ -71,19 +75,14 @@ def threshold(keys, wanted):
     few = exist <= wanted
     start = [few.select(fx.Uint32(1), fx.Uint32(0)), few.select(fx.Uint32(0), fx.Uint32(0x80000000)), exist]
     low, _, _ = repeat(undecided, start, next_bit)
-    return low, wanted - count_from(keys, low + fx.Uint32(1))
+    return low, wanted - count_from(keys, low + fx.Uint32(1)), few.select(exist, wanted)
 
 
-def places(keys, low, ties):
-    """For each of a lane's keys its place among the chosen, or -1; and how many the wave has chosen."""
-    written = fx.Int32(0)
-    found = []
-    for key in keys:
-        equal = lanes.vote(key == low)
-        tied = (key == low) & (lanes.below(equal) < ties)
-        taken = (key > low) | tied
-        chosen = lanes.vote(taken)
-        found.append(taken.select(written + lanes.below(chosen), fx.Int32(-1)))
-        ties = ties - lanes.count(equal)
-        written = written + lanes.count(chosen)
-    return found, written
+def place(key, low, ties, written):
+    """The lane's place among the chosen, or -1; ties that are left, and how many are chosen with these keys."""
+    equal = lanes.vote(key == low)
+    tied = (key == low) & (lanes.below(equal) < ties)
+    taken = (key > low) | tied
+    chosen = lanes.vote(taken)
+    found = taken.select(written + lanes.below(chosen), fx.Int32(-1))
+    return found, ties - lanes.count(equal), written + lanes.count(chosen)

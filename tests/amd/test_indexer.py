@@ -141,18 +141,20 @@ def test_bytes_and_instructions() -> None:
     opcodes = scan.warp_instructions
     lanes_of_values = pages * 128 * 128 / 64
     vector = sum(n for name, n in opcodes.items() if name.startswith("v_") and not name.startswith("v_mfma"))
-    assert vector <= 1.2 * lanes_of_values
+    assert vector <= 1.17 * lanes_of_values
     # A row of the table for 16 values, and what the choice reads.
-    assert sum(n for name, n in opcodes.items() if name.startswith("ds_read")) <= 1.1 / 16 * lanes_of_values
+    assert sum(n for name, n in opcodes.items() if name.startswith("ds_read")) <= 1.11 / 16 * lanes_of_values
     # 4 heads x 4 query tokens fill the 16 columns of the products: one for 16 keys.
     assert sum(n for name, n in opcodes.items() if name.startswith("v_mfma")) == 8 * pages
 
 
-def test_budget_of_the_main_loop() -> None:
-    """At most 1.1 vector instructions a value; 16 of a page's 128 x 128 values are a lane's of a row of the table."""
+@pytest.mark.parametrize(("columns", "pages"), [(16, 2), (32, 1), (64, 1)])
+def test_budget_of_the_main_loop(columns: int, pages: int) -> None:
+    """With 16 columns, two pages a turn, at most 1.1 vector instructions a value; with more also those per column."""
     budgets = json.loads((Path(__file__).parents[2] / "perf" / "budgets" / "gfx950.json").read_text())
-    found = budgets["indexer__scan_nvfp4_16__gfx950"]["main_loop_vector"]
-    assert 250 < found <= 1.1 * 128 * 128 / 64
+    found = budgets[f"indexer__scan_nvfp4_{columns}__gfx950"]["main_loop_vector"]
+    a_page = 128 * 128 / 64
+    assert a_page < found / pages <= {16: 1.05, 32: 1.2, 64: 1.45}[columns] * a_page
 
 
 @pytest.mark.parametrize(
