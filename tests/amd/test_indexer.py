@@ -141,7 +141,7 @@ def test_bytes_and_instructions() -> None:
     opcodes = scan.warp_instructions
     lanes_of_values = pages * 128 * 128 / 64
     vector = sum(n for name, n in opcodes.items() if name.startswith("v_") and not name.startswith("v_mfma"))
-    assert vector <= 1.17 * lanes_of_values
+    assert vector <= 1.18 * lanes_of_values
     # A row of the table for 16 values, and what the choice reads.
     assert sum(n for name, n in opcodes.items() if name.startswith("ds_read")) <= 1.11 / 16 * lanes_of_values
     # 4 heads x 4 query tokens fill the 16 columns of the products: one for 16 keys.
