@@ -26,6 +26,9 @@ CASES = {
     "select_blocks": Case(select_blocks, "sm_90a", {}),
     "qk_norm_rope_insert": Case(qk_norm_rope_insert, "sm_90a", {}),
     "sparse_attention decode": Case(sparse_attention, "sm_90a", {"batch": 2, "seq_len": 2048, "topk": 8, "q_len": 1}),
+    "sparse_attention verification": Case(
+        sparse_attention, "sm_90a", {"batch": 12, "seq_len": 512, "topk": 3, "q_len": 8, "overlap": 0.8}
+    ),
     "sparse_attention prefill": Case(sparse_attention, "sm_90a", {"batch": 1, "seq_len": 512, "topk": 3, "q_len": 64}),
     "dense_attention prefill": Case(dense_attention, "sm_90a", {"batch": 1, "seq_len": 512, "q_len": 64}),
     "indexer decode": Case(indexer, "sm_90a", INDEXER),
