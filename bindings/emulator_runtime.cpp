@@ -111,7 +111,8 @@ int EmulatorRuntime::tensor_map_encode_tiled(void* map, int type, std::uint32_t 
   }
 }
 
-const std::string& EmulatorRuntime::module_with(const std::string& kernel) const {
+const std::string& EmulatorRuntime::module_with(const KernelImage& image) const {
+  const std::string& kernel = image.name;
   for (const std::string& text : modules_) {
     for (std::size_t at = text.find(kernel); at != std::string::npos; at = text.find(kernel, at + 1)) {
       constexpr const char* kEntry = ".entry ";
@@ -140,7 +141,7 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
     throw std::invalid_argument("kernel " + image.name + ": " + std::to_string(config.dynamic_shared_memory) +
                                 " bytes of dynamic shared memory; it was allowed " + std::to_string(most));
   }
-  launch.kernel = std::make_unique<emulator::ptx::Kernel>(module_with(image.name), image.name);
+  launch.kernel = std::make_unique<emulator::ptx::Kernel>(module_with(image), image.name);
   for (const auto& parameter : launch.kernel->parameters()) {
     launch.parameters.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
   }

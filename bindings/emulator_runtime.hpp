@@ -46,17 +46,19 @@ class EmulatorRuntime : public Runtime {
     std::vector<std::string> parameters;
   };
   Launch launch_of(const LaunchConfig& config, KernelImage& kernel, void** parameters) const;
+  // The text that holds a kernel.
+  virtual const std::string& module_with(const KernelImage& kernel) const;
   virtual void execute(Launch launch);
 
+  std::exception_ptr failure_;
+
  private:
-  const std::string& module_with(const std::string& kernel) const;
 
   std::vector<std::string> modules_;
   emulator::GlobalMemory memory_;
   emulator::Chip chip_;
   emulator::RunOptions options_;
   std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
-  std::exception_ptr failure_;
 };
 
 }  // namespace msa_ops

@@ -8,6 +8,7 @@
 #include "cuda_driver.hpp"
 #include "emulator_bindings.hpp"
 #include "object_bindings.hpp"
+#include "session_bindings.hpp"
 
 namespace py = pybind11;
 
@@ -68,5 +69,6 @@ PYBIND11_MODULE(_C, m) {
   msa_ops::add_emulator(m);
   msa_ops::add_gfx950(m);
   msa_ops::add_objects(m);
+  msa_ops::add_sessions(m);
   msa_ops::add_code_objects(m);
 }

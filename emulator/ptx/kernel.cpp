@@ -264,6 +264,7 @@ class Preparation {
       return;
     }
     const Term& base = term.terms[0];
+    if (memory == MemorySpace::kParameter && base.kind == Term::Kind::kRegister) return push(base, 8, false, false);
     if (memory == MemorySpace::kParameter) {
       const auto found = std::find_if(entry_.parameters.begin(), entry_.parameters.end(),
                                       [&](const Parameter& parameter) { return parameter.name == base.name; });

@@ -238,7 +238,7 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
                                                   Operation::function, mask);
     issue.queue = warp.bulk_groups().queue(lane);
     issue.group = group;
-    issue.blocks = {source.block};
+    // Not issue.blocks: the shared memory of a block that has ended stays until the engine has read it.
     warp.count_written(bytes);
     warp.block().cluster().async().issue(std::move(issue), warp.origin());
   });

@@ -158,8 +158,28 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 template <typename T>
 void load_parameter(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  const auto* from = reinterpret_cast<const std::byte*>(warp.kernel().parameter_bytes().data() + i.offset);
   const std::byte* sources[kLanes] = {};
+  if (i.operands.size() > i.form->count) {  // from an address that `mov` made of a parameter's name
+    const auto& all = warp.kernel().parameter_bytes();
+    const auto start = reinterpret_cast<std::uint64_t>(all.data());
+    const std::size_t bytes = sizeof(T) * i.form->count;
+    std::uint64_t addresses[kLanes];
+    find_addresses<MemorySpace::kParameter>(warp, i.operands[i.form->count], i.offset, lanes, addresses);
+    for_lanes(lanes, [&](unsigned lane) {
+      const std::uint64_t offset = addresses[lane] - start;
+      if (offset > all.count || bytes > all.count - offset) {
+        throw Violation{FaultKind::kOutOfBounds, "a read outside of the kernel's parameters", static_cast<int>(lane),
+                        addresses[lane]};
+      }
+      if (addresses[lane] % bytes != 0) {
+        throw Violation{FaultKind::kMisaligned, "an address that is no multiple of " + std::to_string(bytes),
+                        static_cast<int>(lane), addresses[lane]};
+      }
+      sources[lane] = reinterpret_cast<const std::byte*>(addresses[lane]);
+    });
+    return scatter<T>(warp, i, sources, lanes);
+  }
+  const auto* from = reinterpret_cast<const std::byte*>(warp.kernel().parameter_bytes().data() + i.offset);
   for (const std::byte*& source : sources) source = from;
   scatter<T>(warp, i, sources, lanes);
 }
@@ -169,14 +189,15 @@ void want_place_for_undefined(PtxWarp& warp, const Instruction& i, std::uint64_t
   const MemorySpace space = i.form->memory == MemorySpace::kGeneric ? space_of(address) : i.form->memory;
   if (space == MemorySpace::kShared || space == MemorySpace::kCluster) return;
   for (unsigned element = 0; element < i.form->count; ++element) {
-    warp.want_defined(i.operands[1 + element], Mask{1} << lane);
+    const Operand& value = i.operands[1 + element];
+    if ((warp.undefined_low(value, i.form->element) >> lane & 1) != 0) warp.want_defined(value, Mask{1} << lane);
   }
 }
 
 void store_undefined(PtxWarp& warp, const Instruction& i, std::uint64_t address, unsigned lane) {
   if (i.form->memory == MemorySpace::kGeneric && space_of(address) != MemorySpace::kCluster) return;
   for (unsigned element = 0; element < i.form->count; ++element) {
-    if ((warp.undefined(i.operands[1 + element]) >> lane & 1) == 0) continue;
+    if ((warp.undefined_low(i.operands[1 + element], i.form->element) >> lane & 1) == 0) continue;
     warp.block().holder(address, static_cast<int>(lane)).shared().unwrite(address + element * i.form->element,
                                                                         i.form->element);
   }

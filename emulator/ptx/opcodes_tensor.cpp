@@ -206,7 +206,7 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     issue.operation = std::make_unique<StoreTensor>(std::move(box), source.block->shared(), from, reduction);
     issue.queue = warp.bulk_groups().queue(lane);
     issue.group = group;
-    issue.blocks = {source.block};
+    // Not issue.blocks: the shared memory of a block that has ended stays until the engine has read it.
     warp.block().cluster().async().issue(std::move(issue), warp.origin());
   });
 }
@@ -225,8 +225,8 @@ std::byte* map_bytes(PtxWarp& warp, const Instruction& i, unsigned lane) {
   if (address % 64 != 0) throw Violation{FaultKind::kMisaligned, "a tensor map; it takes 64 bytes", who, address};
   if (i.form->memory == MemorySpace::kShared) {
     SharedMemory& shared = shared_place(warp, address, MemorySpace::kShared, lane).block->shared();
-    for (unsigned at = 0; at < TensorMap::kBytes; at += 16) shared.read(address + at, 16, who);
-    for (unsigned at = 0; at < TensorMap::kBytes; at += 16) shared.write(address + at, 16, who);
+    for (unsigned at = 0; at < TensorMap::kUsedBytes; at += 16) shared.read(address + at, 16, who);
+    for (unsigned at = 0; at < TensorMap::kUsedBytes; at += 16) shared.write(address + at, 16, who);
     return shared.bytes(address, TensorMap::kBytes);
   }
   return warp.block().global().range(address, TensorMap::kBytes, 64, true, who);
@@ -255,9 +255,11 @@ void copy_map(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::uint64_t from = shared_address(warp, i.operands[1], first);
   std::byte* destination = warp.block().global().range(to, TensorMap::kBytes, 128, true, who);
   SharedMemory& shared = shared_place(warp, from, MemorySpace::kShared, first).block->shared();
-  for (unsigned at = 0; at < TensorMap::kBytes; at += 16) {
+  for (unsigned at = 0; at < TensorMap::kUsedBytes; at += 16) {
     std::memcpy(destination + at, shared.read(from + at, 16, who), 16);
   }
+  // Compilers leave the rest without a value in shared memory.
+  std::memset(destination + TensorMap::kUsedBytes, 0, TensorMap::kBytes - TensorMap::kUsedBytes);
 }
 
 void nothing(PtxWarp&, const Instruction&, Mask) {}

@@ -39,6 +39,7 @@ struct TensorMap {
   bool nan_outside = false;
 
   static constexpr std::size_t kBytes = 128;
+  static constexpr std::size_t kUsedBytes = 64;  // every field is in the first half
   static TensorMap decode(const std::byte* bytes);
   // Throws std::invalid_argument, with the reason, for what cuTensorMapEncodeTiled refuses.
   void encode(std::byte* bytes, unsigned l2_promotion = 0) const;

@@ -322,6 +322,18 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
     const Mask chosen = predicate(operands[3]);
     return lanes & (undefined(operands[3]) | (chosen & undefined(operands[1])) | (~chosen & undefined(operands[2])));
   }
+  if (name == "prmt.b32" && undefined(operands[3]) == 0) {  // only the bytes that are chosen count
+    Mask result = 0;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      if ((missing_ >> lane & 1) == 0) continue;
+      const std::uint64_t selectors = value(operands[3], lane);
+      for (unsigned byte = 0; byte < 4; ++byte) {
+        const auto chosen = static_cast<unsigned>(selectors >> (4 * byte) & 7);
+        result |= Mask{1} << lane & undefined_half(operands[chosen < 4 ? 1 : 2], chosen % 4 / 2);
+      }
+    }
+    return lanes & result;
+  }
   if (name == "and.pred" || name == "or.pred") {
     const Mask settles = name == "or.pred" ? kAllLanes : 0;  // the value that makes the other one irrelevant
     const Mask a = undefined(operands[1]), b = undefined(operands[2]);

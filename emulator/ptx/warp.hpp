@@ -73,10 +73,17 @@ class PtxWarp : public WarpProgram {
 
   // Of a register of two parts, which the present instruction packs: the lanes in which each part has no value. Taking
   // it apart asks for them; after any other instruction on it they are those of the whole register.
-  void note_halves(const Operand& whole, Mask low, Mask high) { halves_[whole.index] = {at_, {low, high}}; }
+  void note_halves(const Operand& whole, Mask low, Mask high) {
+    halves_[whole.index] = {at_, whole.width / 2U, {low, high}};
+  }
   Mask undefined_half(const Operand& whole, unsigned part) const {
     const auto found = halves_.find(whole.index);
     return undefined(whole) & (found != halves_.end() ? found->second.lanes[part] : kAllLanes);
+  }
+  // The same for the lowest bytes, whatever the width of the register.
+  Mask undefined_low(const Operand& whole, std::size_t bytes) const {
+    const auto found = halves_.find(whole.index);
+    return undefined(whole) & (found != halves_.end() && bytes <= found->second.bytes ? found->second.lanes[0] : kAllLanes);
   }
 
   // The condition code of extended-precision arithmetic, a bit a lane.
@@ -132,6 +139,7 @@ class PtxWarp : public WarpProgram {
  private:
   struct Halves {
     std::uint32_t pc;  // of the instruction that packed them
+    unsigned bytes;    // of each
     std::array<Mask, 2> lanes;
   };
   std::unordered_map<std::uint32_t, Halves> halves_;  // by register

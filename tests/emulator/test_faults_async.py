@@ -282,10 +282,11 @@ CASES = {
         + "bar.sync 0;\nst.shared.b32 [%r4], 1;\n",
     ),
     "store_not_in_a_group": Case(
-        "exited block",
-        wrong="st.shared.b32 [%r4], %r0;\nfence.proxy.async.shared::cta; bar.sync 0;\n" + STORE + " // here\n"
-        + "@%p1 cp.async.bulk.wait_group 0;\n",
-        right="st.shared.b32 [%r4], %r0;\nfence.proxy.async.shared::cta; bar.sync 0;\n" + STORE + GROUP,
+        "race",
+        wrong="st.shared.b32 [%r4], %r0;\nfence.proxy.async.shared::cta; bar.sync 0;\n" + STORE
+        + "\n@%p1 cp.async.bulk.wait_group.read 0;\nbar.sync 0;\nst.shared.b32 [%r4], 1; // here\n",
+        right="st.shared.b32 [%r4], %r0;\nfence.proxy.async.shared::cta; bar.sync 0;\n" + STORE + GROUP
+        + "bar.sync 0;\nst.shared.b32 [%r4], 1;\n",
     ),
     "load_after_the_end": Case(
         "exited block",
@@ -446,6 +447,17 @@ def test_deadlock_tells_what_mbarriers_and_clusters_wait_for() -> None:
     assert "no warp of the cluster can go on" in str(caught.value)
     assert "the barrier of the cluster (1 of 2 warps have arrived)" in str(caught.value)
     assert "block 1 warp 0" in str(caught.value) and "barrier 1 (1 of 2 warps have arrived)" in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["", "@%p1 cp.async.bulk.commit_group;\n@%p1 cp.async.bulk.wait_group.read 1;\n"])
+def test_a_block_may_end_before_its_stores(end: str) -> None:
+    """Its shared memory stays until they have been made; tests/emulator/silicon/exit_with_stores.py shows it on a GPU."""
+    body = "st.shared.b32 [%r4], %r0;\nfence.proxy.async.shared::cta; bar.sync 0;\n" + STORE + "\n" + end
+    for seed in (None, 1, 2, 3):
+        out = np.full(64, -1, np.int32)
+        text = kernel(START + body, 2, SHARED)
+        run_ptx(text, "k", 1, 64, [np.zeros(64, np.int32), out], seed=seed)
+        assert out.tolist() == list(range(64))
 
 
 def test_race_names_the_other_access() -> None:

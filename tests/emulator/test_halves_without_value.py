@@ -32,3 +32,39 @@ def test_what_was_known_of_parts_ends_with_the_next_write() -> None:
     body = "mov.b32 %r1, 7; mov.b64 %rd5, {%r1, %r2}; mov.b64 %rd5, %rd6; mov.b64 {%r3, %r4}, %rd5;\n"
     with pytest.raises(EmulatorFault, match="%rd6 is read and has no value"):
         run_ptx(kernel(body + "st.global.b32 [%rd0], %r3;"), "k", 1, 1, [np.zeros(1, np.uint32)])
+
+
+WORD = "mov.b16 %h1, 0x1234;\nmov.b32 %r1, {{{0}}};\n{1}"
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        ("st.global.b16 [%rd0], %r1;", 0x1234),
+        ("st.global.b8 [%rd0], %r1;", 0x34),
+        ("prmt.b32 %r2, %r1, 0, 0x4501; st.global.b32 [%rd0], %r2;", 0x3412),
+    ],
+)
+def test_low_bytes_of_a_word(store: str, expected: int) -> None:
+    out = np.zeros(1, np.uint32)
+    run_ptx(kernel(WORD.format("%h1, %h2", store)), "k", 1, 1, [out])
+    assert out[0] == expected
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "st.global.b32 [%rd0], %r1;",
+        "prmt.b32 %r2, %r1, 0, 0x0201; st.global.b32 [%rd0], %r2;",
+        "prmt.b32 %r2, 0, %r1, 0x0006; st.global.b32 [%rd0], %r2;",
+    ],
+)
+def test_other_bytes_of_a_word(store: str) -> None:
+    with pytest.raises(EmulatorFault, match="%h2 is read and has no value"):
+        run_ptx(kernel(WORD.format("%h1, %h2", store)), "k", 1, 1, [np.zeros(1, np.uint32)])
+
+
+def test_low_bytes_that_have_none() -> None:
+    with pytest.raises(EmulatorFault, match="%h2 is read and has no value"):
+        text = WORD.format("%h2, %h1", "st.global.b16 [%rd0], %r1;")
+        run_ptx(kernel(text), "k", 1, 1, [np.zeros(1, np.uint32)])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from msa_ops.emulator import EmulatorFault
 from tests.emulator.programs import kernel, run, run_ptx
 
 RNG = np.random.default_rng(5)
@@ -154,6 +155,26 @@ def test_parameters() -> None:
                            ([out, 1, 1.5], "takes 5"), ([out, 1.0, 1.5, struct.tobytes(), 0], "a float")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             run_ptx(text, "k", 1, 1, wrong)
+
+
+def test_parameters_by_address() -> None:
+    """A name gives an address, from which parts are read, and nothing beyond the parameters."""
+    out = np.zeros(4, np.uint64)
+    text = (
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out, "
+        ".param .align 16 .b8 c[32])\n{.reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd0, [out]; "
+        "mov.b64 %rd1, c; add.s64 %rd2, %rd1, 8;\n"
+        "ld.param.v2.b64 {%rd3, %rd4}, [%rd1+16]; ld.param.b64 %rd5, [%rd2]; "
+        "ld.param.b32 %r0, [%rd2+DISPLACEMENT];\n"
+        "cvt.u64.u32 %rd6, %r0; st.global.v2.b64 [%rd0], {%rd3, %rd4}; st.global.v2.b64 [%rd0+16], {%rd5, %rd6}; ret; }"
+    )
+    struct = np.array([11, 12, 13, 14], np.uint64).tobytes()
+    run_ptx(text.replace("DISPLACEMENT", "16"), "k", 1, 1, [out, struct])
+    assert out.tolist() == [13, 14, 12, 14]
+    for displacement, kind in (("24", "out of bounds"), ("2", "misaligned")):
+        with pytest.raises(EmulatorFault) as caught:
+            run_ptx(text.replace("DISPLACEMENT", displacement), "k", 1, 1, [out, struct])
+        assert caught.value.kind == kind
 
 
 def test_addresses_inside_data_and_strided_tensors() -> None:

@@ -1,5 +1,6 @@
-"""Kernels executed on a CPU: `run_ptx` for any PTX text, `load_object` for any object that CuTe-DSL exported,
-`run_compiled` for the kernels of this build, `run_gfx950` for any code object of CDNA4.
+"""Kernels executed on a CPU: `run_ptx` for any PTX text, `load_object` for any object that CuTe-DSL exported, `jit` for
+functions that CuTe-DSL compiles in this process, `run_compiled` for the kernels of this build, `run_gfx950` for any
+code object of CDNA4.
 
 What is executed and what is checked: docs/emulator.md.
 """
@@ -8,6 +9,7 @@ from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx9
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.compiled_object import CompiledObject, load_object
 from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
+from msa_ops.emulator.jit import JitLaunch, JitSession, jit
 from msa_ops.emulator.run import Report, TensorBytes, opcodes, run_compiled, run_ptx, run_ptx_on_devices
 from msa_ops.emulator.tensor_map import tensor_map
 
@@ -16,6 +18,8 @@ __all__ = [
     "CodeObjectError",
     "CompiledObject",
     "EmulatorFault",
+    "JitLaunch",
+    "JitSession",
     "Launch",
     "PtxError",
     "Report",
@@ -24,6 +28,7 @@ __all__ = [
     "UnsupportedPtx",
     "VirtualChip",
     "emulate",
+    "jit",
     "load_object",
     "opcodes",
     "run_compiled",

@@ -129,7 +129,7 @@ def load_object(path: str | os.PathLike[str], ptx: str | Sequence[str], compiler
         raise ValueError(f"{path}: not an object file")
     for text in texts:
         units.load_for(text)
-    library = _linked(path, compiler)
+    library = linked(path, compiler)
     launcher = _launcher(path, content)
     prefix = f"_mlir_{launcher[1]}"
     addresses = [
@@ -155,17 +155,20 @@ def _address_of(library: ctypes.CDLL, path: Path, symbol: str) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
-def _linked(path: Path, compiler: str | None) -> ctypes.CDLL:
-    """The object as a shared library whose calls of the CUDA runtime jump through a table, and the table filled."""
-    compiler = compiler or os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
-    if compiler is None:
-        raise RuntimeError("no C compiler to link the object with; set CC or give `compiler`")
+def linked(path: Path, compiler: str | None = None, libraries: Sequence[str] = ()) -> ctypes.CDLL:
+    """The object as a shared library whose calls of the CUDA runtime jump through a table, and the table filled.
+
+    libraries: files of shared libraries that it may call, beside those of the process. Raises as `load_object`.
+    """
+    compiler = _c_compiler(compiler)
     functions = _C.seam_functions()
     with tempfile.TemporaryDirectory() as folder:
         jumps = Path(folder) / "jumps.s"
         jumps.write_text(_jumps(sorted(functions)))
         target = Path(folder) / "object.so"
-        command = [compiler, "-shared", "-o", str(target), str(path), str(jumps), "-Wl,-z,defs", *_RUNTIME_LIBRARIES]
+        # Without more libraries, whatever the object calls has to be there.
+        ends = libraries or ("-Wl,-z,defs", *_RUNTIME_LIBRARIES)
+        command = [compiler, "-shared", "-o", str(target), str(path), str(jumps), *ends]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             missing = sorted(set(re.findall(r"undefined (?:reference to|symbol:?) [`'\"]?(\w+)", done.stderr)))
@@ -175,6 +178,14 @@ def _linked(path: Path, compiler: str | None) -> ctypes.CDLL:
     table = (ctypes.c_uint64 * len(functions)).in_dll(library, "msa_ops_seam_table")
     table[:] = [functions[name] for name in sorted(functions)]
     return library
+
+
+def _c_compiler(compiler: str | None) -> str:
+    """The C compiler that links: the given one, or `CC`, or what there is. Raises RuntimeError if there is none."""
+    found = compiler or os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    if found is None:
+        raise RuntimeError("no C compiler to link the object with; set CC or give `compiler`")
+    return found
 
 
 def _jumps(names: Sequence[str]) -> str:

@@ -1,0 +1,77 @@
+#include "session_bindings.hpp"
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "session_runtime.hpp"
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+class Session {
+ public:
+  Session(const std::string& chip, std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
+          std::optional<std::uint64_t> sum_order, unsigned threads)
+      : runtime(emulator::chip_of(chip), {max_instructions, seed, sum_order, threads}) {}
+
+  void enter() { scope_ = std::make_unique<RuntimeScope>(runtime); }
+  void leave() { scope_.reset(); }
+
+  SessionRuntime runtime;
+
+ private:
+  std::unique_ptr<RuntimeScope> scope_;
+};
+
+}  // namespace
+
+void add_sessions(py::module_& m) {
+  py::class_<Session>(m, "EmulatorSession")
+      .def(py::init<const std::string&, std::uint64_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>,
+                    unsigned>(),
+           py::arg("chip"), py::arg("max_instructions"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"))
+      .def("enter", &Session::enter, "From now on this thread's kernels run here.")
+      .def("leave", &Session::leave)
+      .def(
+          "add_module",
+          [](Session& session, const py::bytes& code, std::string ptx) {
+            session.runtime.add_module(code, std::move(ptx));
+          },
+          py::arg("code"), py::arg("ptx"))
+      .def(
+          "set_memory",
+          [](Session& session, const std::vector<AllocationTuple>& allocations) {
+            session.runtime.set_memory(allocations_from(allocations));
+          },
+          py::arg("allocations"))
+      .def(
+          "set_options",
+          [](Session& session, std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
+             std::optional<std::uint64_t> sum_order, unsigned threads) {
+            session.runtime.set_options({max_instructions, seed, sum_order, threads});
+          },
+          py::arg("max_instructions"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"))
+      .def("begin_together", [](Session& session) { session.runtime.begin_together(); })
+      .def("forget_together", [](Session& session) { session.runtime.forget_together(); })
+      .def(
+          "run_together", [](Session& session) { session.runtime.run_together(); },
+          py::call_guard<py::gil_scoped_release>())
+      .def(
+          "take_launches",
+          [](Session& session) { return std::exchange(session.runtime.launches, {}); },
+          "(kernel, counters) of what was executed since the last time.")
+      .def(
+          "rethrow", [](const Session& session) { session.runtime.rethrow(); },
+          "Raises what a launch failed with; nothing if none did.");
+}
+
+}  // namespace msa_ops

@@ -1,0 +1,128 @@
+"""torch and CuTe-DSL as public host code expects them on a GPU: "cuda" is the CPU, whose tensors a session uses."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from msa_ops.emulator import JitSession
+
+ACTIVE_CLUSTERS = 4
+"""What persistent kernels are told: so few that their loops go round."""
+
+
+class CpuAsGpu(TorchFunctionMode):
+    """Copies to and from the device are copies in memory; every tensor that torch makes is the session's memory."""
+
+    def __init__(self, session: JitSession) -> None:
+        super().__init__()
+        self.session = session
+        self.known: dict[int, int] = {}
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if function in (torch.Tensor.cuda, torch.Tensor.cpu):
+            return self._seen(args[0].clone(memory_format=torch.preserve_format))
+        moved = "device" in kwargs or any(_is_device(value) for value in args)
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _cpu(kwargs["device"])
+        if function is torch.Tensor.to:
+            args = tuple(_cpu(value) for value in args)
+            if moved:
+                kwargs["copy"] = True
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        return self._seen(function(*args, **kwargs))
+
+    def _seen(self, result: Any) -> Any:
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                if storage.nbytes() > self.known.get(storage.data_ptr(), 0):
+                    self.known[storage.data_ptr()] = storage.nbytes()
+                    self.session.use(torch.empty(0, dtype=torch.uint8).set_(storage))
+        return result
+
+
+def _is_device(value: Any) -> bool:
+    return isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda"))
+
+
+def _cpu(value: Any) -> Any:
+    return (
+        torch.device("cpu") if _is_device(value) or (isinstance(value, int) and not isinstance(value, bool)) else value
+    )
+
+
+class _Stream:
+    cuda_stream = 0
+    device = torch.device("cpu")
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+
+class _Hardware:
+    """In the place of `cutlass.utils.HardwareInfo`, which asks the driver."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def get_max_active_clusters(self, *_: Any, **__: Any) -> int:
+        return ACTIVE_CLUSTERS
+
+    def get_device_multiprocessor_count(self) -> int:
+        return ACTIVE_CLUSTERS
+
+    def get_l2_cache_size_in_bytes(self) -> int:
+        return 50 << 20
+
+
+def _benchmark(*_: Any, **__: Any) -> float:
+    """In the place of `cute.testing.benchmark`: time on an emulated chip means nothing."""
+    return 1.0
+
+
+@contextmanager
+def cpu_as_gpu(session: JitSession) -> Iterator[None]:
+    """Inside, torch shows one GPU of the session's chip, whose memory is the CPU's."""
+    import cutlass.cute.testing
+    import cutlass.utils
+
+    major, minor = divmod(int("".join(filter(str.isdigit, session.chip))), 10)
+    properties = types.SimpleNamespace(
+        name=f"emulated {session.chip}", multi_processor_count=ACTIVE_CLUSTERS, major=major, minor=minor
+    )
+    replaced = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "current_stream": lambda *_: _Stream(),
+        "default_stream": lambda *_: _Stream(),
+        "Stream": _Stream,
+        "stream": lambda _: nullcontext(),
+        "get_device_properties": lambda *_: properties,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_capability": lambda *_: (major, minor),
+        "device": lambda _: nullcontext(),
+        "is_current_stream_capturing": lambda: False,
+    }
+    with ExitStack() as stack:
+        for name, value in replaced.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
+        stack.enter_context(mock.patch.object(cutlass.utils, "HardwareInfo", _Hardware))
+        stack.enter_context(mock.patch.object(cutlass.cute.testing, "benchmark", _benchmark))
+        stack.enter_context(CpuAsGpu(session))
+        yield

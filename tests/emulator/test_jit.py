@@ -1,0 +1,84 @@
+"""`jit`: functions that CuTe-DSL compiles in this process, with their host launchers, on CPU memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from msa_ops.emulator import EmulatorFault, JitSession, jit
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler"),
+]
+THREADS = 64
+
+
+@pytest.fixture
+def session() -> Iterator[JitSession]:
+    pytest.importorskip("cutlass")
+    with jit("sm_90a") as session:
+        yield session
+
+
+def compiled(value: float, *tensors: torch.Tensor) -> Any:
+    """out = a + value, compiled for this value."""
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack
+
+    from tests.emulator.jit_kernels import add
+
+    views = [from_dlpack(tensor) for tensor in tensors]
+    function = cute.compile(add, *views, value)
+    return lambda: function(*views)
+
+
+def test_right_result_and_counts(session: JitSession) -> None:
+    a, out = torch.arange(THREADS, dtype=torch.float32), torch.full((THREADS,), torch.nan)
+    session.use(a=a, out=out)
+    (launch,) = session.run(compiled(0.5, a, out))
+    assert torch.equal(out, a + 0.5)
+    assert launch in session.launches and "add_kernel" in launch.kernel
+    assert launch.report.tensors["a"].read == launch.report.tensors["out"].written == 4 * THREADS
+    assert "st.global" in session.texts[0]  # as for a tensor on a GPU, not a generic access
+
+
+def test_functions_of_one_name_have_their_own_text(session: JitSession) -> None:
+    a, out = torch.zeros(THREADS), torch.empty(THREADS)
+    session.use(a, out)
+    functions = [(value, compiled(value, a, out)) for value in (1.0, 2.0)]
+    for value, function in functions + functions[:1]:
+        session.run(function)
+        assert torch.equal(out, torch.full_like(out, value))
+
+
+def test_memory_that_is_not_the_session_s(session: JitSession) -> None:
+    a, out = torch.zeros(THREADS), torch.empty(THREADS)
+    session.use(a, out[:-1])
+    function = compiled(1.0, a, out)
+    with pytest.raises(EmulatorFault) as caught:
+        session.run(function)
+    assert (caught.value.kind, caught.value.address) == ("out of bounds", out.data_ptr() + 4 * (THREADS - 1))
+    session.forget()
+    session.use(a, out)
+    with pytest.raises(EmulatorFault):  # as a device after a fault
+        session.run(function)
+
+
+def test_devices_at_the_same_time(session: JitSession) -> None:
+    a = [torch.zeros(THREADS), torch.ones(THREADS)]
+    out = [torch.empty(THREADS) for _ in a]
+    session.use(*a, *out)
+    launches = session.run_together([compiled(3.0, one, other) for one, other in zip(a, out, strict=True)])
+    assert [launch.report.launches for launch in launches] == [1, 1]
+    assert torch.equal(out[0], a[0] + 3) and torch.equal(out[1], a[1] + 3)
+
+
+def test_chip_without_an_emulator() -> None:
+    pytest.importorskip("cutlass")
+    with pytest.raises(ValueError, match="sm_80"), jit("sm_80"):
+        pass
