@@ -13,6 +13,10 @@ constexpr int kCpu = 1;
 constexpr int kCuda = 2;
 constexpr int kRocm = 10;
 
+// Codes of dtypes.
+constexpr int kInt = 0;
+constexpr int kUnsigned = 1;
+
 template <typename Value>
 void add(std::string& bytes, const Value& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -87,6 +91,21 @@ std::uintptr_t SignatureReader::current_stream(int device) const {
   return reinterpret_cast<std::uintptr_t>(stream);
 }
 
+SignatureReader::Scratch SignatureReader::allocate(int device, std::int64_t num_bytes) const {
+  dlpack::Tensor prototype{};
+  prototype.device = {kCuda, device};
+  prototype.ndim = 1;
+  prototype.dtype = {kUnsigned, 8, 1};
+  prototype.shape = &num_bytes;
+  dlpack::ManagedTensor* made = nullptr;
+  const auto ignore = [](void*, const char*, const char*) {};
+  if (api_->allocate(&prototype, &made, nullptr, ignore) != 0) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  return Scratch(made);
+}
+
 // Every value starts with a letter for its kind and says its own length, so that no two calls share their bytes.
 bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
                              std::vector<Span>& spans) const {
@@ -97,14 +116,17 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
       if (!flag) throw py::error_already_set();
       if (flag.ptr() == Py_True) return false;
     }
-    // A negated view shows other values than its memory holds; DLPack would pass over that.
-    const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), object));
-    if (!negated) throw py::error_already_set();
-    if (negated.ptr() == Py_True) return false;
     dlpack::Tensor tensor{};
     if (api_->tensor_from_object(object, &tensor) != 0) {
       PyErr_Clear();  // a tensor that DLPack cannot describe goes the long way
       return false;
+    }
+    // A negated view shows other values than its memory holds; DLPack passes over that. torch makes them of imaginary
+    // parts, which are no integers.
+    if (tensor.dtype.code != kInt && tensor.dtype.code != kUnsigned) {
+      const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), object));
+      if (!negated) throw py::error_already_set();
+      if (negated.ptr() == Py_True) return false;
     }
     const int device = tensor.device.type;
     if (device != kCpu && device != kCuda && device != kRocm) return false;

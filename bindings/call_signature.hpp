@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,17 @@ class SignatureReader {
   // The stream that the framework uses on a device of CUDA.
   std::uintptr_t current_stream(int device) const;
 
- private:
+  struct Release {
+    void operator()(dlpack::ManagedTensor* tensor) const {
+      if (tensor->deleter != nullptr) tensor->deleter(tensor);
+    }
+  };
+  using Scratch = std::unique_ptr<dlpack::ManagedTensor, Release>;
+  // Bytes on a device of CUDA from the framework's allocator, for work on its current stream. They may be released as
+  // soon as that work is launched, as a tensor may be dropped. Null if there is no memory.
+  Scratch allocate(int device, std::int64_t num_bytes) const;
 
+ private:
   pybind11::object tensor_type_;
   pybind11::object parameter_type_;
   pybind11::str requires_grad_{"requires_grad"};

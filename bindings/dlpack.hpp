@@ -28,12 +28,24 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
+// A tensor that its holder releases by `deleter`.
+struct ManagedTensor {
+  std::uint32_t major;
+  std::uint32_t minor;
+  void* context;
+  void (*deleter)(ManagedTensor* self);
+  std::uint64_t flags;
+  Tensor tensor;
+};
+
 // What a framework offers through `__dlpack_c_exchange_api__` of its tensor type, for use from C.
 struct ExchangeApi {
   std::uint32_t major;
   std::uint32_t minor;
   ExchangeApi* previous;
-  void* allocate;
+  // Memory for ndim, shape, dtype and device of `prototype`; calls set_error if it returns something but 0.
+  int (*allocate)(Tensor* prototype, ManagedTensor** out, void* error_context,
+                  void (*set_error)(void* error_context, const char* kind, const char* message));
   void* managed_from_object;
   void* object_from_managed;
   int (*tensor_from_object)(void* object, Tensor* out);

@@ -59,8 +59,10 @@ PYBIND11_MODULE(_C, m) {
            "The call's metadata as bytes, or None if it is not a plain call.");
 
   py::class_<msa_ops::CallReplays>(m, "CallReplays")
-      .def(py::init<const msa_ops::SignatureReader&, std::vector<std::string>, std::vector<std::string>, std::int64_t>(),
-           py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"))
+      .def(py::init<const msa_ops::SignatureReader&, std::vector<std::string>, std::vector<std::string>, std::int64_t,
+                    const py::list&>(),
+           py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"),
+           py::arg("obstacles") = py::list())
       .def("run", &msa_ops::CallReplays::run, "Launches a call that was made before: True, None, or what has to be made.")
       .def("run_with", &msa_ops::CallReplays::run_with, "The same with what had to be made.")
       .def("remember", &msa_ops::CallReplays::remember, "Keeps the launches of a call; False if that is not possible.")

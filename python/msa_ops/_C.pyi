@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 class CudaDevice:
@@ -30,7 +30,12 @@ def record_launch(position: int, arguments: Sequence[int]) -> list[RecordedLaunc
 
 class CallReplays:
     def __init__(
-        self, reader: SignatureReader, names: Sequence[str], written: Sequence[str], alignment: int
+        self,
+        reader: SignatureReader,
+        names: Sequence[str],
+        written: Sequence[str],
+        alignment: int,
+        obstacles: list[Callable[[], object]] = ...,
     ) -> None: ...
     def run(
         self,
@@ -49,8 +54,7 @@ class CallReplays:
         wish: str | None,
         grad_enabled: bool,
         made: tuple[Any, ...],
-        made_workspace: Any,
-    ) -> None: ...
+    ) -> bool: ...
     def remember(
         self,
         args: tuple[Any, ...],

@@ -29,9 +29,14 @@ _recording = _Recording()
 
 
 class Address(int):
-    """An address that knows its tensor."""
+    """An address that knows its tensor, and goes on knowing it if a number of bytes is added."""
 
     tensor: Tensor
+
+    def __add__(self, num_bytes: int) -> Address:
+        found = Address(int(self) + num_bytes)
+        found.tensor = self.tensor
+        return found
 
 
 class _SeeWork(TorchDispatchMode):

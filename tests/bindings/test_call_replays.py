@@ -138,5 +138,28 @@ def test_what_is_missing_is_made_first() -> None:
     assert not calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches, MISSING)
     assert calls.remember((x, y), {}, None, None, False, 1, (made,), None, DEVICE, launches, MISSING)
     assert calls.run((x, y), {}, None, None, False, 1) is MISSING
-    with pytest.raises(RuntimeError, match="forgotten"):
-        calls.run_with((y, x, 2.0), {}, None, None, False, (made,), None)
+    assert not calls.run_with((y, x, 2.0), {}, None, None, False, (made,)), "a call that was not made before"
+
+
+def test_an_address_inside_of_a_tensor_knows_it() -> None:
+    x, y = torch.zeros(4, 8), torch.zeros(4, 8)
+    with record() as launches:
+        note(3, (pointer(x), pointer(y) + 64))
+    assert remember_launches(replays(), (x, y), launches)
+    with record() as launches:
+        note(3, (pointer(x), pointer(y) + 128))
+    assert not remember_launches(replays(), (x, y), launches), "behind its end"
+
+
+def remember_launches(calls: _C.CallReplays, args: tuple[Any, ...], launches: list[Any]) -> bool:
+    return calls.remember(args, {}, None, None, False, 1, (), None, DEVICE, launches, MISSING)
+
+
+def test_an_obstacle_bars_the_short_way() -> None:
+    standing = [False]
+    calls = _C.CallReplays(READER, ["x", "y", "scale"], ["y"], 128, [lambda: None, lambda: 0, lambda: standing[0]])
+    x, y = torch.zeros(4), torch.zeros(4)
+    assert remember(calls, (x, y), {}, x, y)
+    assert found(calls, (x, y), {})
+    standing[0] = True
+    assert not found(calls, (x, y), {})

@@ -113,7 +113,7 @@ def start_dense(a: DenseArgs, outs: tuple[Tensor, ...], shape: Shape) -> None:
         return
     assert a.workspace is not None
     parts = a.q.shape[0] * a.num_kv_heads * shape.parts
-    partial_out = a.workspace.data_ptr()
+    partial_out = pointer(a.workspace)
     partial_lse = partial_out + parts * layout.PART_BYTES
     if parts * (layout.PART_BYTES + layout.PART_LSE_BYTES) > a.workspace.numel():
         raise ValueError(f"workspace: {a.workspace.numel()} bytes are too few for {parts} parts")

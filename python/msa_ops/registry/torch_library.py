@@ -21,18 +21,24 @@ NAMESPACE = "msa_ops"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # must live as long as the process
 
 
+_OBSTACLES = [
+    torch._C._len_torch_dispatch_stack,
+    torch._C._len_torch_function_stack,
+    torch._C._functorch.peek_interpreter_stack,
+    torch._C._get_tracing_state,
+    torch._C._autograd._profiler_enabled,
+]
+"""Give something true while calls of ops are not plain: modes, transforms, tracing, the profiler."""
+
+
 class Missing(NamedTuple):
-    """What a call has to make before its kernels can be launched."""
+    """The results that a call has to make before its kernels can be launched."""
 
     results: tuple[tuple[torch.Size, torch.dtype], ...]
-    workspace_bytes: int
     device: torch.device
 
-    def make(self) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        results = tuple(torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.results)
-        if not self.workspace_bytes:
-            return results, None
-        return results, torch.empty(self.workspace_bytes, dtype=torch.uint8, device=self.device)
+    def make(self) -> tuple[Tensor, ...]:
+        return tuple(torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.results)
 
 
 class Op:
@@ -54,24 +60,24 @@ class Op:
         arguments = {argument.name: argument for argument in self._functional._schema.arguments}
         self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
         names = list(spec.args.__dataclass_fields__)
-        self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT)
+        self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT, _OBSTACLES)
 
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
     ) -> Any:
-        if not torch.compiler.is_compiling() and _is_plain_eager():
-            if overrides.in_context():
+        if not torch.compiler.is_compiling():
+            if not overrides.in_context():
+                outs = out if out is None or type(out) is tuple else (out,)
+                grad = torch.is_grad_enabled()
+                done = self.replays.run(args, kwargs, outs, backend, grad, STORE.generation)
+                if done is True:
+                    return out
+                if done is not None:
+                    made = done.make()
+                    if self.replays.run_with(args, kwargs, outs, backend, grad, made):
+                        return made[0] if len(made) == 1 else made
+            if _is_plain_eager():
                 return self._first_call(args, kwargs, out, backend)
-            outs = out if out is None or type(out) is tuple else (out,)
-            grad = torch.is_grad_enabled()
-            done = self.replays.run(args, kwargs, outs, backend, grad, STORE.generation)
-            if done is True:
-                return out
-            if done is None:
-                return self._first_call(args, kwargs, out, backend)
-            made, workspace = done.make()
-            self.replays.run_with(args, kwargs, outs, backend, grad, made, workspace)
-            return out if out is not None else made[0] if len(made) == 1 else made
         outs = self._given(out)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
             call = self.spec.args(*args, **kwargs)
@@ -140,11 +146,10 @@ class Op:
         if not launches:
             return
         missing = None
-        if made or workspace is not None:
+        if made:
             if not all(result.is_contiguous() for result in made):
                 return
-            shapes = tuple((result.shape, result.dtype) for result in made)
-            missing = Missing(shapes, 0 if workspace is None else workspace.numel(), plan.device)
+            missing = Missing(tuple((result.shape, result.dtype) for result in made), plan.device)
         self.replays.remember(
             args, kwargs, outs, backend, grad, generation, made, workspace, plan.device.index, launches, missing
         )
@@ -178,13 +183,7 @@ def _convert(name: str, value: Any, kind: type) -> Any:
 
 
 def _is_plain_eager() -> bool:
-    return (
-        torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._len_torch_function_stack() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and torch._C._get_tracing_state() is None
-        and not torch._C._autograd._profiler_enabled()
-    )
+    return not any(obstacle() for obstacle in _OBSTACLES)
 
 
 def register(spec: OpSpec) -> Op:
