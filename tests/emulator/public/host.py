@@ -15,6 +15,11 @@ from msa_ops.emulator import JitSession
 
 ACTIVE_CLUSTERS = 4
 """What persistent kernels are told: so few that their loops go round."""
+MULTIPROCESSORS = 16 * ACTIVE_CLUSTERS
+"""Enough for clusters of the largest size; workspaces are made for so many blocks."""
+
+
+ALIGNMENT = 256
 
 
 class CpuAsGpu(TorchFunctionMode):
@@ -28,7 +33,7 @@ class CpuAsGpu(TorchFunctionMode):
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if function in (torch.Tensor.cuda, torch.Tensor.cpu):
-            return self._seen(args[0].clone(memory_format=torch.preserve_format))
+            return self._seen(_aligned(args[0].clone(memory_format=torch.preserve_format)))
         moved = "device" in kwargs or any(_is_device(value) for value in args)
         if kwargs.get("device") is not None:
             kwargs["device"] = _cpu(kwargs["device"])
@@ -38,7 +43,8 @@ class CpuAsGpu(TorchFunctionMode):
                 kwargs["copy"] = True
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
-        return self._seen(function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        return self._seen(_aligned(result) if moved and isinstance(result, torch.Tensor) else result)
 
     def _seen(self, result: Any) -> Any:
         for value in result if isinstance(result, tuple | list) else (result,):
@@ -48,6 +54,18 @@ class CpuAsGpu(TorchFunctionMode):
                     self.known[storage.data_ptr()] = storage.nbytes()
                     self.session.use(torch.empty(0, dtype=torch.uint8).set_(storage))
         return result
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A new tensor where a GPU's allocator would have put it: at a multiple of 256 bytes."""
+    size = tensor.untyped_storage().nbytes()
+    if tensor.data_ptr() % ALIGNMENT == 0 or tensor.requires_grad or tensor.storage_offset() or not size:
+        return tensor
+    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+    start = -memory.data_ptr() % ALIGNMENT
+    flat = memory[start : start + size].view(tensor.dtype)
+    moved = flat.as_strided(tensor.shape, tensor.stride(), flat.storage_offset())
+    return moved.copy_(tensor)
 
 
 def _is_device(value: Any) -> bool:
@@ -80,7 +98,7 @@ class _Hardware:
         return ACTIVE_CLUSTERS
 
     def get_device_multiprocessor_count(self) -> int:
-        return ACTIVE_CLUSTERS
+        return MULTIPROCESSORS
 
     def get_l2_cache_size_in_bytes(self) -> int:
         return 50 << 20
@@ -99,7 +117,7 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
 
     major, minor = divmod(int("".join(filter(str.isdigit, session.chip))), 10)
     properties = types.SimpleNamespace(
-        name=f"emulated {session.chip}", multi_processor_count=ACTIVE_CLUSTERS, major=major, minor=minor
+        name=f"emulated {session.chip}", multi_processor_count=MULTIPROCESSORS, major=major, minor=minor
     )
     replaced = {
         "is_available": lambda: True,
