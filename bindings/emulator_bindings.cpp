@@ -36,11 +36,12 @@ emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry,
                                std::array<unsigned, 3> cluster, const std::string& chip,
                                std::optional<std::uint64_t> seed,
                                std::optional<std::uint64_t> sum_order, unsigned threads,
-                               std::optional<unsigned> multiprocessors) {
+                               std::optional<unsigned> multiprocessors, const emulator::GlobalMemory::Ranges& pending) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
-  const emulator::GlobalMemory memory(allocations_from(allocations));
+  emulator::GlobalMemory memory(allocations_from(allocations));
+  memory.set_pending(pending);
   emulator::Counters counters;
   emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes,
                          emulator::chip_of(chip, multiprocessors), memory,
@@ -147,6 +148,7 @@ void add_emulator(py::module_& m) {
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
         py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(),
+        py::arg("pending") = emulator::GlobalMemory::Ranges{},
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_on_devices", &emulate_on_devices, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),

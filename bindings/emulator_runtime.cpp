@@ -1,6 +1,7 @@
 #include "emulator_runtime.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -129,9 +130,15 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
                                                    void** parameters) const {
   Launch launch;
   for (unsigned i = 0; i < config.num_attributes; ++i) {
-    if (config.attributes[i].id != kClusterDimension) continue;
-    std::copy_n(config.attributes[i].value, sizeof(launch.shape.cluster),
-                reinterpret_cast<unsigned char*>(launch.shape.cluster.data()));
+    const LaunchAttribute& attribute = config.attributes[i];
+    if (attribute.id == kClusterDimension) {
+      std::copy_n(attribute.value, sizeof(launch.shape.cluster),
+                  reinterpret_cast<unsigned char*>(launch.shape.cluster.data()));
+    } else if (attribute.id == kProgrammaticSerialization) {
+      int allowed = 0;
+      std::memcpy(&allowed, attribute.value, sizeof(allowed));
+      launch.begins_early = allowed != 0;
+    }
   }
   const auto allowed = dynamic_shared_memory_.find(&image);
   const std::size_t most = allowed == dynamic_shared_memory_.end()
@@ -152,6 +159,7 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
 }
 
 void EmulatorRuntime::execute(Launch launch) {
+  memory_.set_pending(launch.begins_early ? memory_.last_writes() : emulator::GlobalMemory::Ranges{});
   emulator::ptx::execute(*launch.kernel, launch.shape, launch.parameters, chip_, memory_, options_, counters);
 }
 

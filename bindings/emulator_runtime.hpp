@@ -44,6 +44,7 @@ class EmulatorRuntime : public Runtime {
     std::unique_ptr<emulator::ptx::Kernel> kernel;
     emulator::LaunchShape shape;
     std::vector<std::string> parameters;
+    bool begins_early = false;  // while the launch before may still run
   };
   Launch launch_of(const LaunchConfig& config, KernelImage& kernel, void** parameters) const;
   // The text that holds a kernel.

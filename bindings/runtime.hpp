@@ -32,6 +32,7 @@ struct LaunchConfig {
 };
 
 constexpr int kClusterDimension = 4;  // id of a launch attribute: three unsigned
+constexpr int kProgrammaticSerialization = 6;  // an int: the launch may begin before the one before it has ended
 
 // One kernel inside the machine code that an object carries. There is one for each (code, name), whatever executes it,
 // since objects keep the handle in a variable of their own.

@@ -34,6 +34,7 @@ enum class FaultKind {
   kMissingInvalidation,  // a read of what a cache may hold of old (gfx950)
   kWaitStates,   // too few instructions between two that the hardware does not keep apart (gfx950)
   kIllegal,      // an instruction that the hardware cannot execute in this state (gfx950)
+  kGridWait,    // memory of an earlier launch used without griddepcontrol.wait
   kLimit,       // more instructions than the launch may take
 };
 
@@ -63,6 +64,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kMissingInvalidation: return "missing invalidation";
     case FaultKind::kWaitStates: return "wait states";
     case FaultKind::kIllegal: return "illegal instruction";
+    case FaultKind::kGridWait: return "missing grid wait";
     case FaultKind::kLimit: return "limit";
   }
   return "";

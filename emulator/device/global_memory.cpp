@@ -1,5 +1,6 @@
 #include "global_memory.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace msa_ops::emulator {
@@ -37,12 +38,35 @@ std::atomic_flag* GlobalMemory::flag_of(std::uint64_t address) {
 GlobalMemory GlobalMemory::with(const std::vector<Allocation>& more) const {
   std::vector<Allocation> all = allocations_;
   all.insert(all.end(), more.begin(), more.end());
-  return GlobalMemory(std::move(all));
+  GlobalMemory made(std::move(all));
+  made.last_writes_ = last_writes_;
+  made.pending_ = pending_;
+  return made;
+}
+
+void GlobalMemory::note_launch(const GlobalMemory& totals) const {
+  last_writes_->clear();
+  for (std::size_t i = 0; i < totals.allocations_.size(); ++i) {
+    const std::uint64_t start = totals.allocations_[i].address;
+    for (const auto& [first, end] : totals.traffic_[i].written()) last_writes_->emplace_back(start + first, start + end);
+  }
+}
+
+void GlobalMemory::check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const {
+  for (const auto& [first, end] : *pending_) {
+    if (address < end && first < address + bytes) {
+      throw Violation{FaultKind::kGridWait,
+                      std::string(write ? "write to" : "read of") +
+                          " bytes that an earlier launch writes, before griddepcontrol.wait",
+                      lane, std::max(address, first)};
+    }
+  }
 }
 
 std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write,
                                int lane) const {
   auto* const place = reinterpret_cast<std::byte*>(address);
+  if (early_) check_pending(address, bytes, write, lane);
   const bool aligned = address % alignment == 0;
   if (last_ < allocations_.size()) {
     const Allocation& range = allocations_[last_];

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "counters.hpp"
@@ -53,17 +55,30 @@ class GlobalMemory {
   };
   Lock lock(std::uint64_t address) const { return Lock(is_shared_ ? flag_of(address) : nullptr); }
 
+  // ---- launches that overlap: what the last launch wrote, and what an earlier one may still write
+  using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // first address and one behind the last
+  void note_launch(const GlobalMemory& totals) const;  // with what that launch has counted; copies know it too
+  const Ranges& last_writes() const { return *last_writes_; }
+  void set_pending(Ranges ranges) { pending_ = std::make_shared<const Ranges>(std::move(ranges)); }
+  bool has_pending() const { return pending_ != nullptr && !pending_->empty(); }
+  // Whether the next accesses are of a block that has not waited for earlier launches.
+  void set_early(bool early) const { early_ = early; }
+
   // These allocations and more.
   GlobalMemory with(const std::vector<Allocation>& more) const;
 
  private:
   static std::atomic_flag* flag_of(std::uint64_t address);
   const Allocation* holder(std::uint64_t address, std::size_t bytes, bool write) const;
+  void check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
 
   std::vector<Allocation> allocations_;
   bool is_shared_ = false;
   mutable std::size_t last_ = 0;  // where the previous access was
   mutable std::vector<Traffic> traffic_;
+  std::shared_ptr<Ranges> last_writes_ = std::make_shared<Ranges>();
+  std::shared_ptr<const Ranges> pending_;
+  mutable bool early_ = false;
 };
 
 }  // namespace msa_ops::emulator

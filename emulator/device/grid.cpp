@@ -222,6 +222,7 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
   if (failure) std::rethrow_exception(failure);
   for (std::size_t i = 0; i < launches.size(); ++i) {
     totals[i].add_to(*launches[i].counters);
+    launches[i].global->note_launch(totals[i]);
     ++launches[i].counters->launches;
   }
 }

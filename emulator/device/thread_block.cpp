@@ -26,6 +26,7 @@ ThreadBlock::ThreadBlock(const Program& program, const LaunchShape& shape, const
 
 void ThreadBlock::start(std::array<unsigned, 3> index) {
   index_ = index;
+  early_ = global_.has_pending();
   shared_.forget();
   tensor_memory_.start();
   mbarriers_.reset();

@@ -29,7 +29,15 @@ class ThreadBlock {
 
   const LaunchShape& shape() const { return shape_; }
   const std::array<unsigned, 3>& index() const { return index_; }
-  const GlobalMemory& global() const { return global_; }
+  const GlobalMemory& global() const {
+    global_.set_early(early_);
+    return global_;
+  }
+  const GlobalMemory& global_for_prefetch() const {  // which changes nothing
+    global_.set_early(false);
+    return global_;
+  }
+  void wait_for_earlier_launches() { early_ = false; }
   SharedMemory& shared() { return shared_; }
   TensorMemory& tensor_memory() { return tensor_memory_; }
   const TensorMemory& tensor_memory() const { return tensor_memory_; }
@@ -86,6 +94,7 @@ class ThreadBlock {
   std::vector<std::unique_ptr<WarpProgram>> warps_;
   mutable std::vector<Wait> waits_;
   unsigned live_ = 0;
+  bool early_ = false;  // earlier launches may still run, as far as the block knows
 };
 
 }  // namespace msa_ops::emulator

@@ -20,6 +20,19 @@ void Traffic::count(std::size_t offset, std::size_t bytes, bool write) {
   (write ? counts_.written_first : counts_.read_first) += fresh;
 }
 
+std::vector<std::pair<std::size_t, std::size_t>> Traffic::written() const {
+  std::vector<std::pair<std::size_t, std::size_t>> made;
+  for (std::size_t at = 0; at < written_.size() * 64; ++at) {
+    if (at % 64 == 0 && written_[at / 64] == 0) {
+      at += 63;
+    } else if ((written_[at / 64] >> at % 64 & 1) != 0) {
+      if (!made.empty() && made.back().second == at) ++made.back().second;
+      else made.emplace_back(at, at + 1);
+    }
+  }
+  return made;
+}
+
 void Traffic::merge(const Traffic& other) {
   counts_.read += other.counts_.read;
   counts_.written += other.counts_.written;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace msa_ops::emulator {
@@ -20,6 +21,8 @@ class Traffic {
   void count(std::size_t offset, std::size_t bytes, bool write);
   void merge(const Traffic& other);  // of the same allocation
   const Counts& counts() const { return counts_; }
+  // Ranges of bytes that were written, ascending: first, and one behind the last.
+  std::vector<std::pair<std::size_t, std::size_t>> written() const;
 
  private:
   static std::uint64_t unite(std::vector<std::uint64_t>& seen, const std::vector<std::uint64_t>& other);

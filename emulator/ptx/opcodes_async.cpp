@@ -294,7 +294,7 @@ void bulk_prefetch(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t from = warp.value(i.operands[0], lane);
     const std::uint64_t bytes = warp.value(i.operands[1], lane);
     check_bulk(0, from, bytes, static_cast<int>(lane));
-    if (bytes > 0) warp.block().global().range(from, bytes, 16, false, static_cast<int>(lane));
+    if (bytes > 0) warp.block().global_for_prefetch().range(from, bytes, 16, false, static_cast<int>(lane));
   });
 }
 

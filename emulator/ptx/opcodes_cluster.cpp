@@ -65,6 +65,9 @@ void fence_mbarriers(PtxWarp& warp, const Instruction&, Mask) {
   warp.ordering().fence();
 }
 void nothing(PtxWarp&, const Instruction&, Mask) {}
+
+// Launches run one after the other here; what counts is that the block has asked.
+void wait_for_launches(PtxWarp& warp, const Instruction&, Mask) { warp.block().wait_for_earlier_launches(); }
 void give_way(PtxWarp& warp, const Instruction&, Mask) { warp.give_way(); }
 
 void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -113,7 +116,7 @@ void add_cluster_forms(Forms& forms) {
   forms.push_back({"fence.proxy.alias", "", nothing});
   forms.push_back({"fence.mbarrier_init.release.cluster", "", fence_mbarriers});
   forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
-  forms.push_back({"griddepcontrol.wait", "", nothing});
+  forms.push_back({"griddepcontrol.wait", "", wait_for_launches});
   forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers});
   forms.push_back({"setmaxnreg.dec.sync.aligned.u32", "4", set_registers});
   forms.push_back({"nanosleep.u32", "4", give_way});

@@ -213,7 +213,7 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 void prefetch_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) {
-    box_of(warp, i, 0, lane).check(warp.block().global(), false, static_cast<int>(lane));
+    box_of(warp, i, 0, lane).check(warp.block().global_for_prefetch(), false, static_cast<int>(lane));
   });
 }
 

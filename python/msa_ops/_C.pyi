@@ -130,6 +130,7 @@ def emulate_ptx(
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
+    pending: Sequence[tuple[int, int]] = ...,
 ) -> EmulatorCounters: ...
 def emulate_on_devices(
     ptx: str,

@@ -87,6 +87,7 @@ def run_ptx(
     sum_order: int | None = None,
     threads: int = 1,
     multiprocessors: int | None = None,
+    pending: Sequence[Any] = (),
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -102,6 +103,8 @@ def run_ptx(
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
     multiprocessors: another number than the chip has.
+    pending: arrays that an earlier launch may still be writing, because this one may begin before that one has
+        ended; a block must not use them before it has executed griddepcontrol.wait.
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
@@ -133,6 +136,7 @@ def run_ptx(
             sum_order,
             threads,
             multiprocessors,
+            [(address, address + size) for address, size, *_ in allocations_of(pending, None)],
         )
     )
 
