@@ -36,6 +36,14 @@ def test_overlap_makes_the_tokens_of_a_request_choose_alike() -> None:
     assert not torch.equal(alike[0], alike[8]) and not torch.equal(apart[0], apart[1])
 
 
+def test_neighbours_choose_alike_in_groups() -> None:
+    ids = choice([5000, 5000], 8, 16, neighbours=4)
+    assert all(torch.equal(ids[token], ids[token // 4 * 4]) for token in range(16))
+    assert all(not torch.equal(ids[token], ids[token + 4]) for token in range(0, 12, 4))
+    with pytest.raises(ValueError, match="neighbours: 0"):
+        choice([5000], 4, 16, neighbours=0)
+
+
 def test_scramble_keeps_ids_and_adds_useless_ones() -> None:
     ids = choice([5000], 4, 16)
     turned = scramble(2, ids, holes=False)

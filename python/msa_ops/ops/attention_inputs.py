@@ -83,19 +83,23 @@ def block_choice(
     max_blocks: int,
     local_blocks: int = 1,
     overlap: float = 0.0,
+    neighbours: int = 1,
 ) -> Tensor:
     """int32 [T, heads, topk]: min(topk, n) distinct ids of each row's n blocks, ascending, -1 behind.
 
     The blocks are cut into as many runs as ids are wanted, and one is drawn from each. `overlap`: share of the runs
-    in which all query tokens of a request draw alike, as neighbouring tokens of real text do.
+    in which all query tokens of a request draw alike. `neighbours`: so many tokens in a row draw alike in all runs, as
+    neighbouring tokens of real text mostly do.
     `local_blocks`: 1 always includes the last block, 0 does not.
     """
     checks.between("local_blocks", local_blocks, 0, 1)
+    checks.between("neighbours", neighbours, 1, 2**20)
     generator = torch.Generator().manual_seed(seed)
     request, position = (x.cpu() for x in token_positions(num_tokens, seq_lens, cu_seqlens_q))
     count = num_blocks(position, max_blocks).view(-1, 1, 1)
     run = torch.arange(topk)
     draw = torch.rand(num_tokens, heads, topk, generator=generator, dtype=torch.float64)
+    draw = draw[torch.arange(num_tokens) // neighbours * neighbours]
     common = torch.rand(seq_lens.shape[0] + 1, heads, topk, generator=generator, dtype=torch.float64)
     alike = torch.rand(heads, topk, generator=generator) < overlap
     draw = torch.where(alike, common[request], draw)  # request -1, padding, takes the last

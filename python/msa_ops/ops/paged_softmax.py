@@ -7,6 +7,8 @@ values that are not finite are added only to rows that see them.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -45,18 +47,32 @@ def _attend_request(
     key_position = (blocks.unsqueeze(1) * PAGE_SIZE + torch.arange(PAGE_SIZE, device=q.device)).flatten()
     k, v = (_read_heads(a, member, pages) for member in ("k", "v"))
     v = v.masked_fill((key_position > last).unsqueeze(1), 0.0)  # unwritten: may hold anything
-    rows = max(1, SCORES_AT_ONCE // (q.shape[1] * len(key_position)))
+    rows = _rows_at_once(q.shape[1], len(blocks), 0 if ids is None else ids.shape[1] * ids.shape[2])
     for first in range(0, len(q), rows):
         part = slice(first, first + rows)
-        used = int((blocks * PAGE_SIZE <= position[part][-1]).sum())  # later blocks are hidden from all of these rows
-        keys = slice(0, used * PAGE_SIZE)
+        if ids is None:
+            used = int((blocks * PAGE_SIZE <= position[part][-1]).sum())  # later blocks are hidden from all these rows
+            keys: slice | Tensor = slice(0, used * PAGE_SIZE)
+        else:
+            chosen = (ids[part].unsqueeze(-1) == blocks).any(2)  # [t, Hkv, blocks]
+            near = chosen.any(0).any(0).nonzero().squeeze(1)  # other blocks are hidden from all these rows
+            used = len(near)
+            keys = (near.unsqueeze(1) * PAGE_SIZE + torch.arange(PAGE_SIZE, device=q.device)).flatten()
         seen = key_position[keys] <= position[part].unsqueeze(1)  # [t, keys]
         seen = seen.expand(a.num_kv_heads, -1, -1)
         if ids is not None:
-            chosen = (ids[part].unsqueeze(-1) == blocks[:used]).any(2)  # [t, Hkv, blocks]
-            seen = seen & chosen.transpose(0, 1).repeat_interleave(PAGE_SIZE, dim=-1)
+            seen = seen & chosen[:, :, near].transpose(0, 1).repeat_interleave(PAGE_SIZE, dim=-1)
         if used:
             out[part], lse[part] = _softmax_rows(q[part], k[:, keys], v[:, keys], seen, scale_of_softmax(a))
+
+
+def _rows_at_once(heads: int, blocks: int, ids: int) -> int:
+    """Query tokens whose scores are in memory together. ids: blocks that one of them can name, 0 if all are seen."""
+    most = SCORES_AT_ONCE // (heads * PAGE_SIZE)  # pairs of a token and a block
+    rows = most // blocks
+    if ids:
+        rows = max(rows, math.isqrt(most // ids))  # that many tokens name at most `ids` times as many blocks
+    return max(1, rows)
 
 
 def _blocks_to_read(a: PagedAttention, request: int, last: int, ids: Tensor | None) -> tuple[Tensor, Tensor]:

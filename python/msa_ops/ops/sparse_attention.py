@@ -86,6 +86,7 @@ def generate(
     topk: int = 3,
     local_blocks: int = 1,
     overlap: float = 0.0,
+    neighbours: int = 1,
     kv_format: str = "nvfp4",
     kv_layout: str = "planes",
     k_scale_layout: str = "linear",
@@ -140,6 +141,7 @@ def generate(
         max_blocks=common["block_table"].shape[1],
         local_blocks=local_blocks,
         overlap=overlap,
+        neighbours=neighbours,
     )
     if variant in ("unsorted", "holes"):
         ids = inputs.scramble(seed + 5, ids, holes=variant == "holes")
