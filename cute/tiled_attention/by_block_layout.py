@@ -28,8 +28,8 @@ from msa_ops.cute.tiled_attention.layout import (
     PRODUCERS,
     QUERY_BYTES,
     ROW_BYTES,
-    SCALE_BYTES,
     STAGES,
+    WAYS,
 )
 
 from msa_ops.registry import Refusal
@@ -85,9 +85,14 @@ class Config:
         return ROW_BYTES[self.kv_format]
 
     @property
+    def way(self) -> str:
+        """How raw bytes come to the threads that unpack them: see msa_ops.cute.tiled_attention.pages."""
+        return WAYS[self.kv_format]
+
+    @property
     def slot_bytes(self) -> int:
-        """Raw bytes of K or V of 32 tokens; bf16 goes to its place at once."""
-        return 0 if self.kv_format == "bf16" else 32 * (self.row_bytes + SCALE_BYTES[self.kv_format])
+        """Bytes in shared memory for raw K or V of 32 tokens."""
+        return 32 * self.row_bytes if self.way == "bulk" else 0
 
 
 def shared_memory(config: Config) -> int:

@@ -37,6 +37,11 @@ class Config(layout.Config):
         return f"chosen_{self.kv_format}"
 
     @property
+    def way(self) -> str:
+        """By bulk copies, two pages ahead."""
+        return "bulk"
+
+    @property
     def threads(self) -> int:
         return BRINGERS + 128 * self.groups
 

@@ -20,6 +20,7 @@ MAX_BLOCKS = 65_536
 STAGES = 2
 ROW_BYTES = {"nvfp4": 64, "fp8": 128, "bf16": 256}
 SCALE_BYTES = {"nvfp4": 8, "fp8": 0, "bf16": 0}
+WAYS = {"nvfp4": "registers", "fp8": "bulk", "bf16": "threads"}
 PRODUCERS = 128
 """Threads that bring pages in."""
 OPERAND_BYTES = PAGE * HEAD_DIM * 2
@@ -78,19 +79,24 @@ class Config:
         return ROW_BYTES[self.kv_format]
 
     @property
-    def scale_bytes(self) -> int:
-        """Of a token of K, or of V."""
-        return SCALE_BYTES[self.kv_format]
+    def way(self) -> str:
+        """How raw bytes come to the threads that unpack them: see msa_ops.cute.tiled_attention.pages."""
+        return WAYS[self.kv_format]
 
     @property
     def slot_bytes(self) -> int:
-        """Raw bytes of K or V of 32 tokens; bf16 goes to its place at once."""
-        return 0 if self.kv_format == "bf16" else 32 * (self.row_bytes + self.scale_bytes)
+        """Bytes in shared memory for raw K or V of 32 tokens."""
+        return 32 * (self.row_bytes + SCALE_BYTES[self.kv_format]) if self.way == "bulk" else 0
+
+    @property
+    def ahead(self) -> int:
+        """How many items ahead bulk copies are started."""
+        return 2 if self.way == "bulk" else 0
 
     @property
     def raw_slots(self) -> int:
-        """Slots of a warp, for K and V of two pages."""
-        return 4
+        """Slots of a warp, for K and V of as many items as are under way."""
+        return 2 * self.ahead
 
     @property
     def k_at(self) -> int:

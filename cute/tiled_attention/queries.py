@@ -13,28 +13,22 @@ Q_EXPONENT = 14
 SMALLEST_FACTOR = 1e-37
 
 
-def prepared(config, source: Int64, head_stride: Int64, rows: Int32, lane: Int32, base: Float32) -> tuple:
-    """Half of a row of q for each lane, 32 pairs in the order of the operands, and the row's factor.
+def _largest(words) -> Uint32:
+    """Largest magnitude of bf16 numbers, as bits."""
+    largest = Uint32(0)
+    for word in words:
+        largest = cutlass.max(largest, word & Uint32(0x7FFF))
+        largest = cutlass.max(largest, (word >> Uint32(16)) & Uint32(0x7FFF))
+    return largest
 
-    Lane 16 h + r takes half h of row r of a token; rows from `rows` on are zeros. factor x product = base-2 logarithm
-    of a weight; `base` is that factor for unscaled q. The factor is positive, its sign goes to q. For FP16 a row is
-    scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
-    """
-    row = lane % 16
-    at = source + (Int64(row) * head_stride + Int64(lane // 16 * 64)) * 2
-    words = []
-    for j in range(8):
-        words += memory.load_global_128_if(at + Int64(16 * j), Int32(row < rows))
+
+def _scaled(config, words, largest: Uint32, base: Float32) -> tuple:
+    """Pairs in the order of the operands for units of a row, four words each, and the row's factor; see `prepared`."""
     flip = select(base < Float32(0.0), Uint32(0x80008000), Uint32(0))
     factor = select(base < Float32(0.0), -base, base)
     if config.mma == "bf16":
         pairs = [word ^ flip for word in words]
     else:
-        largest = Uint32(0)
-        for word in words:
-            largest = cutlass.max(largest, word & Uint32(0x7FFF))
-            largest = cutlass.max(largest, (word >> Uint32(16)) & Uint32(0x7FFF))
-        largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=16))
         # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
         exponent = Q_EXPONENT + 127 - cutlass.max(Int32(largest >> Uint32(7)), Int32(15))
         scale = half.float_of_bits((exponent + 127) << 23)
@@ -47,13 +41,31 @@ def prepared(config, source: Int64, head_stride: Int64, rows: Int32, lane: Int32
                 half.float_of_bits(Int32(word << Uint32(16))) * scale,
                 half.float_of_bits(Int32(word & Uint32(0xFFFF0000))) * scale,
             ]
+        units = range(len(words) // 4)
         if config.kv_format == "nvfp4":
-            pairs = [half.pack_f16x2(floats[8 * u + j], floats[8 * u + j + 4]) for u in range(8) for j in range(4)]
+            pairs = [half.pack_f16x2(floats[8 * u + j], floats[8 * u + j + 4]) for u in units for j in range(4)]
         else:
-            pairs = [half.pack_f16x2(floats[2 * j], floats[2 * j + 1]) for j in range(32)]
+            pairs = [half.pack_f16x2(floats[2 * j], floats[2 * j + 1]) for j in range(len(words))]
         pairs = [pair ^ flip for pair in pairs]
     # Not zero, by which the score of a hidden token, minus infinity, could not be multiplied.
     return pairs, select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
+
+
+def prepared(config, source: Int64, head_stride: Int64, rows: Int32, lane: Int32, base: Float32) -> tuple:
+    """Half of a row of q for each lane, 32 pairs in the order of the operands, and the row's factor.
+
+    Lane 16 h + r takes half h of row r of a token; rows from `rows` on are zeros. factor x product = base-2 logarithm
+    of a weight; `base` is that factor for unscaled q. The factor is positive, its sign goes to q. For FP16 a row is
+    scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
+    """
+    row = lane % 16
+    at = source + (Int64(row) * head_stride + Int64(lane // 16 * 64)) * 2
+    words = []
+    for j in range(8):
+        words += memory.load_global_128_if(at + Int64(16 * j), Int32(row < rows))
+    largest = _largest(words)
+    largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=16))
+    return _scaled(config, words, largest, base)
 
 
 @cute.jit
@@ -89,11 +101,22 @@ def store_queries(
     lane: Int32,
     base: Float32,
 ):
-    """The same to global memory: an operand of 16 rows, 4,096 bytes, two panels; and 16 factors."""
-    row = lane % 16
-    pairs, factor = prepared(config, source, head_stride, rows, lane, base)
-    for unit in cutlass.range_constexpr(8):
-        at = unit_at(Int32(0), 16, row, 8 * (lane // 16) + unit)
-        memory.store_global_128(target + Int64(at), *pairs[4 * unit : 4 * unit + 4])
-    if lane < 16:
-        memory.store_global_f32(factors + Int64(4 * row), factor)
+    """The same to global memory: an operand of 16 rows, 4,096 bytes, two panels; and 16 factors.
+
+    Half a warp takes a row at a time, so that whole lines are read and written.
+    """
+    unit = lane % 16
+    at = source + Int64(16 * unit)
+    loaded = []
+    for i in cutlass.range_constexpr(8):
+        row = 2 * i + lane // 16
+        loaded.append(memory.load_global_128_if(at + Int64(row) * head_stride * 2, Int32(row < rows)))
+    for i in cutlass.range_constexpr(8):
+        row = 2 * i + lane // 16
+        largest = _largest(loaded[i])
+        for offset in cutlass.range_constexpr(4):
+            largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=1 << offset))
+        pairs, factor = _scaled(config, loaded[i], largest, base)
+        memory.store_global_128(target + Int64(unit_at(Int32(0), 16, row, unit)), *pairs)
+        if unit == 0:
+            memory.store_global_f32(factors + Int64(4 * row), factor)

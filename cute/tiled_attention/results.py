@@ -59,10 +59,11 @@ def write_rows(
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
         factor = factor_of(scale, weight[i])
-        for j in cutlass.range_constexpr(16):
-            word, dim = natural_pair(config, sums, 4 * j + 2 * i, factor, column)
-            if row < rows:
-                memory.store_global_32(out + Int64(row * 256 + 16 * j + dim * 2), word)
+        pairs = [natural_pair(config, sums, 4 * j + 2 * i, factor, column) for j in range(16)]
+        if row < rows:
+            for j in cutlass.range_constexpr(16):
+                word, dim = pairs[j]
+                memory.store_global_32(out + Int64(row * 256 + dim * 2) + Int64(16 * j), word)
         if Boolean(column == 0) & Boolean(row < rows):
             memory.store_global_f32(lse + Int64(4 * row), log_sum(top[i], weight[i]))
 

@@ -1,7 +1,7 @@
 """Fourth step of sparse_attention block by block: every block of the cache with all query tokens that chose it.
 
-Thread blocks take items in turn: a page and up to 32 pairs. Four warps turn the page into 16-bit operands; the first
-of them also brings the rows of q of 8 pairs at a time by bulk copies. Two warpgroups multiply, each 4 pairs with 16
+Thread blocks take items in turn: a page and up to 32 pairs. Four warps turn the page into 16-bit operands;
+they also bring the rows of q of 8 pairs at a time, by bulk copies. Two warpgroups multiply, each 4 pairs with 16
 query heads, a warp a pair. A pair's softmax is over this page alone, so nothing is carried from step to step; its
 normalised result goes to memory, to be merged with those of the token's other pairs.
 """
@@ -9,12 +9,12 @@ normalised result goes to memory, to be merged with those of the token's other p
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8, Uint32
+from cutlass import Boolean, Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import async_copy, bulk_copy, memory
 from msa_ops.cute.common import warpgroup_mma as mma
 from msa_ops.cute.common.asm import select
-from msa_ops.cute.tiled_attention import nonfinite, pages, results, softmax, stages
+from msa_ops.cute.tiled_attention import divide, nonfinite, pages, results, softmax, stages
 from msa_ops.cute.tiled_attention.by_block_layout import (
     FACTOR_BYTES,
     FACTORS_AT,
@@ -237,15 +237,27 @@ class Blocks:
         record = memory.load_global_128_if(at + Int64(16), Int32(mine > 0))
         start, count, written = Int32(record[0]), Int32(record[1]), Int32(record[2])
         step = Int32(0)
-        if cutlass.const_expr(config.slot_bytes > 0):
+        rows_of_pairs = divide.reciprocal(topk)
+        raw_words = stages.raw_words()
+        if cutlass.const_expr(config.way == "registers"):
+            pages.load_raw(
+                mine > 0,
+                k + Int64(page) * page_stride + Int64(head) * Int64(head_stride),
+                k_scales + Int64(page) * page_stride + Int64(head) * Int64(scale_head_stride),
+                token_stride,
+                warp,
+                lane,
+                raw_words,
+                0,
+                Uint32(0),
+            )
+        if cutlass.const_expr(config.way == "bulk"):
             for values in cutlass.range_constexpr(2):
                 pages.start_raw(
                     config,
                     mine > 0,
                     (v if values else k) + Int64(page) * page_stride + Int64(head) * Int64(head_stride),
-                    (v_scales if values else k_scales)
-                    + Int64(page) * page_stride
-                    + Int64(head) * Int64(scale_head_stride),
+                    Int64(0),
                     token_stride,
                     raw + values * config.slot_bytes,
                     raw_barriers + 8 * values,
@@ -261,10 +273,8 @@ class Blocks:
             next_page, next_head = Int32(record[0]), Int32(record[1])
             record = memory.load_global_128_if(at + Int64(16), Int32(more))
             next_start, next_count, next_written = Int32(record[0]), Int32(record[1]), Int32(record[2])
-            pair = Int32(0)
-            if warp == 0:
-                pair = memory.load_global_i32(listed + Int64(start + cutlass.min(lane, count - 1)) * 4)
-            if cutlass.const_expr(config.slot_bytes == 0):
+            pair = memory.load_global_i32(listed + Int64(start + cutlass.min(lane, count - 1)) * 4)
+            if cutlass.const_expr(config.way == "threads"):
                 bulk_copy.barrier_wait(shared + K_FREE + 8 * stage, free)
                 bulk_copy.barrier_wait(shared + V_FREE + 8 * stage, free)
                 from_page = Int64(page) * page_stride + Int64(head) * Int64(head_stride)
@@ -275,10 +285,27 @@ class Blocks:
             for values in cutlass.range_constexpr(2):
                 operand = shared + (V_AT if values else K_AT) + stage * OPERAND_BYTES
                 slot = raw + values * config.slot_bytes
-                if cutlass.const_expr(config.slot_bytes > 0):
+                if cutlass.const_expr(config.way == "bulk"):
                     bulk_copy.barrier_wait(raw_barriers + 8 * values, item % 2)
+                if cutlass.const_expr(config.way != "threads"):
                     bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
-                bad = pages.unpack(config, bool(values), slot, operand, warp, lane, written)
+                if cutlass.const_expr(config.way == "registers"):
+                    asked = next_page if values else page
+                    asked_head = next_head if values else head
+                    pages.load_raw(
+                        more if values else Boolean(True),
+                        (k if values else v) + Int64(asked) * page_stride + Int64(asked_head) * Int64(head_stride),
+                        (k_scales if values else v_scales)
+                        + Int64(asked) * page_stride
+                        + Int64(asked_head) * Int64(scale_head_stride),
+                        token_stride,
+                        warp,
+                        lane,
+                        raw_words,
+                        0 if values else pages.RAW_WORDS,
+                        raw_words[pages.RAW_WORDS if values else 0],
+                    )
+                bad = pages.unpack(config, bool(values), raw_words, slot, operand, warp, lane, written)
                 bulk_copy.order_before_copies()
                 if cutlass.const_expr(values):
                     damaged = cute.arch.vote_any_sync(bad != Uint32(0))
@@ -288,24 +315,23 @@ class Blocks:
                 cute.arch.sync_warp()
                 if lane == 0:
                     bulk_copy.barrier_arrive(shared + (V_FULL if values else K_FULL) + 8 * stage)
-                if cutlass.const_expr(config.slot_bytes > 0):
+                if cutlass.const_expr(config.way == "bulk"):
                     pages.start_raw(
                         config,
                         more,
                         (v if values else k) + Int64(next_page) * page_stride + Int64(next_head) * Int64(head_stride),
-                        (v_scales if values else k_scales)
-                        + Int64(next_page) * page_stride
-                        + Int64(next_head) * Int64(scale_head_stride),
+                        Int64(0),
                         token_stride,
                         slot,
                         raw_barriers + 8 * values,
                         warp,
                         lane,
                     )
-            if warp == 0:
-                for part in cutlass.range((count + TILE - 1) // TILE, unroll=1):
-                    self.bring_queries(shared, lane, step + part, part, pair, queries, factors, topk)
-                step = step + (count + TILE - 1) // TILE
+            # A stage has a warp of its own: two could be two phases apart, which the parity of a barrier does not tell.
+            for part in cutlass.range((count + TILE - 1) // TILE, unroll=1):
+                if (step + part) % 2 == warp:
+                    self.bring_queries(shared, lane, step + part, part, pair, queries, factors, rows_of_pairs)
+            step = step + (count + TILE - 1) // TILE
             page = next_page
             head = next_head
             start = next_start
@@ -322,12 +348,12 @@ class Blocks:
         pair: Int32,
         queries: Int64,
         factors: Int64,
-        topk: Int32,
+        rows_of_pairs: Int64,
     ):
         """Starts the copies of rows of q of 8 pairs; `pair` of lane i is the i-th of the item, or its last."""
         stage = step % 2
         full = shared + Q_FULL + 8 * stage
-        row = cute.arch.shuffle_sync(pair, part * TILE + lane % TILE) // topk
+        row = divide.quotient(cute.arch.shuffle_sync(pair, part * TILE + lane % TILE), rows_of_pairs)
         bulk_copy.barrier_wait(shared + Q_FREE + 8 * stage, step // 2 % 2 ^ 1)
         if lane == 0:
             bulk_copy.barrier_expect(full, Int32(STEP_QUERY_BYTES + STEP_FACTOR_BYTES))
@@ -375,10 +401,14 @@ class Blocks:
         scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
         sums = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
         words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+        next_words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
         top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        next_top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        next_weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         factors = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         warpgroup = slot // 4
+        tokens_of_pairs = divide.reciprocal(topk * num_kv_heads)
         if mine > 0:
             # A step is the work on 8 pairs of an item, of which this warp has one; its scores are computed behind the
             # products of the step before. Of an item, and of the next one:
@@ -401,6 +431,9 @@ class Blocks:
                 bulk_copy.barrier_arrive(shared + Q_FREE)
                 if steps == 1:
                     bulk_copy.barrier_arrive(shared + K_FREE)
+            visible = base + divide.quotient(pair, tokens_of_pairs) + 1 - chosen * PAGE
+            softmax.hide(scores, lane, visible)
+            softmax.weigh_once(config, scores, [factors[0], factors[1]], top, weight, words)
             going = (steps > 1) | (mine > 1)
             while going:
                 stage = item % 2
@@ -409,16 +442,17 @@ class Blocks:
                 next_item = item
                 next_last = part + 2 == steps
                 from_start, from_count = start, count
+                next_base, next_chosen = base, chosen
                 if hop:
                     next_item = item + 1
                     next_last = count_2 <= TILE
                     place = slot
                     from_start = start_2
                     from_count = count_2
+                    next_base = base_2
+                    next_chosen = chosen_2
                 next_pair = self.pair(listed, from_start, from_count, place)
-                visible = base + pair // topk // num_kv_heads + 1 - chosen * PAGE
-                softmax.hide(scores, lane, visible)
-                softmax.weigh_once(config, scores, [factors[0], factors[1]], top, weight, words)
+                of_step = [words[i] for i in range(mma.SUMS // 2)]
                 if part == 0:
                     bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
                     flags = self.flags(shared, stage)
@@ -428,18 +462,25 @@ class Blocks:
                     bulk_copy.barrier_wait(shared + K_FULL + 8 * (next_item % 2), next_item // 2 % 2)
                 self.bring_factors(shared, next_step, slot, lane, factors)
                 stages.wait_for_turn(config, shared, warpgroup, step)
-                running = self.start_sums(shared, stage, words)
-                running = running + self.start_scores(shared, next_step, next_item, warpgroup)
+                scoring = self.start_scores(shared, next_step, next_item, warpgroup)
+                summing = self.start_sums(shared, stage, of_step)
                 stages.pass_turn(config, shared, warpgroup, lane)
-                both = mma.finish(running)
+                fresh = mma.finish(scoring, newer=1)
                 for i in cutlass.range_constexpr(mma.SUMS):
-                    sums[i] = both[i]
-                    scores[i] = both[mma.SUMS + i]
+                    scores[i] = fresh[i]
                 cute.arch.sync_warp()
                 if lane == 0:
                     bulk_copy.barrier_arrive(shared + Q_FREE + 8 * (next_step % 2))
                     if next_last:
                         bulk_copy.barrier_arrive(shared + K_FREE + 8 * (next_item % 2))
+                next_visible = next_base + divide.quotient(next_pair, tokens_of_pairs) + 1 - next_chosen * PAGE
+                softmax.hide(scores, lane, next_visible)
+                softmax.weigh_once(config, scores, [factors[0], factors[1]], next_top, next_weight, next_words)
+                summed = softmax.finish(summing, of_step, next_words)
+                for i in cutlass.range_constexpr(mma.SUMS):
+                    sums[i] = summed[i]
+                cute.arch.sync_warp()
+                if lane == 0:
                     if hop:
                         bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
                 if flags != Uint32(0):
@@ -458,7 +499,13 @@ class Blocks:
                     )
                 exists = part * TILE + slot < count
                 self.write(lane, sums, top, weight, parts, logs, pair, select(exists, group, Int32(0)))
+                for i in cutlass.range_constexpr(2):
+                    top[i] = next_top[i]
+                    weight[i] = next_weight[i]
+                for i in cutlass.range_constexpr(mma.SUMS // 2):
+                    words[i] = next_words[i]
                 pair = next_pair
+                visible = next_visible
                 step = next_step
                 part = part + 1
                 if hop:
@@ -469,16 +516,14 @@ class Blocks:
                     page_2, head_2, chosen_2, base_2, start_2, count_2 = self.item(items, block, blocks, item + 1, mine)
                 going = (part + 1 < steps) | (item + 1 < mine)
             stage = item % 2
-            visible = base + pair // topk // num_kv_heads + 1 - chosen * PAGE
-            softmax.hide(scores, lane, visible)
-            softmax.weigh_once(config, scores, [factors[0], factors[1]], top, weight, words)
             if part == 0:
                 bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
                 flags = self.flags(shared, stage)
+            of_step = [words[i] for i in range(mma.SUMS // 2)]
             stages.wait_for_turn(config, shared, warpgroup, step)
-            latest = self.start_sums(shared, stage, words)
+            summing = self.start_sums(shared, stage, of_step)
             stages.pass_turn(config, shared, warpgroup, lane)
-            summed = mma.finish(latest)
+            summed = mma.finish(summing)
             for i in cutlass.range_constexpr(mma.SUMS):
                 sums[i] = summed[i]
             if flags != Uint32(0):
@@ -520,10 +565,9 @@ class Blocks:
         k_operand = shared + K_AT + item % 2 * OPERAND_BYTES
         return mma.start_product(self.config.mma, mma.along_rows(queries), mma.along_rows(k_operand), 64, PAGE)
 
-    def start_sums(self, shared: Int32, stage: Int32, words: cute.Tensor) -> tuple:
+    def start_sums(self, shared: Int32, stage: Int32, words: list) -> tuple:
         v_operand = mma.across_rows(shared + V_AT + stage * OPERAND_BYTES, PAGE)
-        of_step = [words[i] for i in range(mma.SUMS // 2)]
-        return mma.start_product_of_registers(self.config.mma, None, of_step, v_operand)
+        return mma.start_product_of_registers(self.config.mma, None, words, v_operand)
 
     def flags(self, shared: Int32, stage: Int32) -> Uint32:
         of_warps = memory.load_shared_128(shared + RECORDS_AT + stage * 16)

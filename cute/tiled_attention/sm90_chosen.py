@@ -378,10 +378,11 @@ class ChosenTiles:
             from_page = Int64(page) * page_stride
             stages.start_raw(
                 self.config,
+                values,
                 shared,
                 warp,
                 lane,
-                2 * item + values,
+                item,
                 Boolean(True),
                 source + from_page,
                 scales + from_page,
@@ -405,10 +406,28 @@ class ChosenTiles:
         page_stride: Int64,
     ):
         """One of the four warps that bring in K, or V; 32 tokens of each page are its."""
+        raw = stages.raw_words()  # not used: pages come by bulk copies
         for item in cutlass.range(items, unroll=1):
             block, mask, page = entry_of(self.config, shared, rank + item * cluster)
             seen_of_page = seen - block * PAGE
-            stages.fill(self.config, values, shared, warp, lane, item, Boolean(True), page, block, mask, seen_of_page)
+            stages.fill(
+                self.config,
+                values,
+                shared,
+                warp,
+                lane,
+                item,
+                Boolean(True),
+                page,
+                block,
+                mask,
+                seen_of_page,
+                raw,
+                Boolean(False),
+                Int64(0),
+                Int64(0),
+                Int32(self.config.row_bytes),
+            )
             self.start(shared, warp, lane, item + 2, values, rank, cluster, length, source, scales, page_stride)
 
     @cute.jit
@@ -434,6 +453,8 @@ class ChosenTiles:
         factors = [memory.load_shared_f32(factors_at + 32 * i) for i in range(2)]
         scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
         words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+        shrink = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+        shrink.fill(1.0)
         for item in cutlass.range(items, unroll=1):
             stage = item % 2
             parity = item // 2 % 2
@@ -455,7 +476,8 @@ class ChosenTiles:
             words.fill(0)
             if visible > 0:
                 softmax.hide(scores, lane, visible)
-                softmax.weigh(config, scores, factors, top, weight, sums, words)
+                softmax.weigh(config, scores, factors, top, weight, shrink, words)
+                softmax.follow(shrink, sums)
             bulk_copy.barrier_wait(shared + stages.V_FULL + 8 * stage, parity)
             flags = Uint32(0)
             for flag in memory.load_shared_128(record + 16):

@@ -13,12 +13,12 @@ import math
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import BFloat16, Boolean, Float32, Int32, Int64, Uint8
+from cutlass import BFloat16, Boolean, Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common import warpgroup_mma as mma
-from msa_ops.cute.tiled_attention import queries, results, softmax, stages, tiles
+from msa_ops.cute.tiled_attention import pages, queries, results, softmax, stages, tiles
 from msa_ops.cute.tiled_attention.layout import (
     ARGUMENTS,
     FACTORS_AT,
@@ -310,9 +310,9 @@ class DenseAttention:
                     rows,
                 )
 
-    def page_of(self, item: Int32, begin: Int32, items: Int32, table: Int64) -> Int32:
-        """The page of an item, or -1 behind the last."""
-        return memory.load_global_i32_if(table + Int64(begin + item) * 4, Int32(item < items), Int32(-1))
+    def load_pages(self, table: Int64, lane: Int32, items: Int32) -> Int32:
+        """A lane loads the page of its one of 32 items, or -1 behind the last."""
+        return memory.load_global_i32_if(table + Int64(lane) * 4, Int32(lane < items), Int32(-1))
 
     @cute.jit
     def produce(
@@ -334,22 +334,41 @@ class DenseAttention:
     ):
         """One of the four warps that bring pages in; 32 tokens of each are its."""
         config = self.config
-        now = self.page_of(Int32(0), begin, items, table)
-        soon = self.page_of(Int32(1), begin, items, table)
-        later = self.page_of(Int32(2), begin, items, table)
-        if cutlass.const_expr(config.slot_bytes > 0):
-            for half_item in cutlass.range_constexpr(config.raw_slots):
-                if items > half_item // 2:
-                    page = soon if half_item // 2 else now
+        table = table + Int64(begin) * 4
+        listed = self.load_pages(table, lane, items)
+        now = cute.arch.shuffle_sync(listed, 0)
+        soon = cute.arch.shuffle_sync(listed, 1)
+        later = Int32(-1)
+        if cutlass.const_expr(config.ahead == 2):
+            later = cute.arch.shuffle_sync(listed, 2)
+        raw = stages.raw_words()
+        if cutlass.const_expr(config.way == "registers"):
+            from_page = Int64(now) * page_stride
+            pages.load_raw(
+                self.is_page(now, num_pages),
+                k + from_page,
+                k_scales + from_page,
+                token_stride,
+                warp,
+                lane,
+                raw,
+                0,
+                Uint32(0),
+            )
+        for ahead in cutlass.range_constexpr(config.ahead):
+            if items > ahead:
+                page = soon if ahead else now
+                for values in cutlass.range_constexpr(2):
                     stages.start_raw(
                         config,
+                        values,
                         shared,
                         warp,
                         lane,
-                        Int32(half_item),
+                        Int32(ahead),
                         self.is_page(page, num_pages),
-                        (v if half_item % 2 else k) + Int64(page) * page_stride,
-                        (v_scales if half_item % 2 else k_scales) + Int64(page) * page_stride,
+                        (v if values else k) + Int64(page) * page_stride,
+                        (v_scales if values else k_scales) + Int64(page) * page_stride,
                         token_stride,
                     )
         for item in cutlass.range(items, unroll=1):
@@ -357,31 +376,55 @@ class DenseAttention:
             block = begin + item
             of_k = k + Int64(now) * page_stride
             of_v = v + Int64(now) * page_stride
-            if cutlass.const_expr(config.slot_bytes == 0 and not config.alternate):
+            if cutlass.const_expr(config.way == "threads" and not config.alternate):
                 stages.fill_pairs(config, True, True, shared, warp, lane, item, exists, of_k, of_v, token_stride)
             for values in cutlass.range_constexpr(2):
-                if cutlass.const_expr(config.slot_bytes == 0 and config.alternate):
+                if cutlass.const_expr(config.way == "threads" and config.alternate):
                     stages.fill_pairs(
                         config, not values, bool(values), shared, warp, lane, item, exists, of_k, of_v, token_stride
                     )
                 seen = last + 1 - block * PAGE
-                stages.fill(config, values, shared, warp, lane, item, exists, now, block, Int32(0xFF), seen)
-                if cutlass.const_expr(config.slot_bytes > 0):
-                    if item + 2 < items:
-                        stages.start_raw(
-                            config,
-                            shared,
-                            warp,
-                            lane,
-                            2 * item + 4 + values,
-                            self.is_page(later, num_pages),
-                            (v if values else k) + Int64(later) * page_stride,
-                            (v_scales if values else k_scales) + Int64(later) * page_stride,
-                            token_stride,
-                        )
+                next_page = soon if values else now
+                stages.fill(
+                    config,
+                    values,
+                    shared,
+                    warp,
+                    lane,
+                    item,
+                    exists,
+                    now,
+                    block,
+                    Int32(0xFF),
+                    seen,
+                    raw,
+                    self.is_page(next_page, num_pages),
+                    (k if values else v) + Int64(next_page) * page_stride,
+                    (k_scales if values else v_scales) + Int64(next_page) * page_stride,
+                    token_stride,
+                )
+                if item + config.ahead < items:
+                    stages.start_raw(
+                        config,
+                        values,
+                        shared,
+                        warp,
+                        lane,
+                        item + config.ahead,
+                        self.is_page(later, num_pages),
+                        (v if values else k) + Int64(later) * page_stride,
+                        (v_scales if values else k_scales) + Int64(later) * page_stride,
+                        token_stride,
+                    )
             now = soon
-            soon = later
-            later = self.page_of(item + 3, begin, items, table)
+            place = item + (3 if config.ahead == 2 else 2)
+            if place % 32 == 0:
+                listed = self.load_pages(table + Int64(place) * 4, lane, items - place)
+            if cutlass.const_expr(config.ahead == 2):
+                soon = later
+                later = cute.arch.shuffle_sync(listed, place % 32)
+            else:
+                soon = cute.arch.shuffle_sync(listed, place % 32)
 
     def is_page(self, page: Int32, num_pages: Int32) -> Boolean:
         return Boolean(page >= 0) & Boolean(page < num_pages)

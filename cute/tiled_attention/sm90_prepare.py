@@ -203,6 +203,19 @@ class Prepare:
 
         token = first + warp
         position = base + token
+        row_of_ids = block_ids.toint() + 4 * (
+            Int64(token) * ids_token_stride + Int64(head_begin + head) * ids_head_stride
+        )
+        exists = warp < count
+        # Ids are asked for before the work on q, which they do not need.
+        ids = [
+            memory.load_global_i32_if(
+                row_of_ids + Int64(4 * (lane + 32 * i)),
+                Int32(Boolean(exists) & Boolean(lane + 32 * i < topk)),
+                Int32(-1),
+            )
+            for i in range(2)
+        ]
         if (blocks > 0) & (warp < count):
             scale = softmax_scale * Float32(math.log2(math.e))
             if k_scale.toint() != Int64(0):
@@ -220,17 +233,11 @@ class Prepare:
                 scale,
             )
         chosen = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
-        row_of_ids = block_ids.toint() + 4 * (
-            Int64(token) * ids_token_stride + Int64(head_begin + head) * ids_head_stride
-        )
         table = block_table.toint() + 4 * Int64(cutlass.max(request, 0)) * table_stride
-        exists = warp < count
         unique = Int32(0)
         valid = Int32(0)
         for i in cutlass.range_constexpr(2):
-            place = lane + 32 * i
-            wanted = Boolean(exists) & Boolean(place < topk)
-            found = memory.load_global_i32_if(row_of_ids + Int64(4 * place), Int32(wanted), Int32(-1))
+            found = ids[i]
             visible = Boolean(found >= 0) & Boolean(found < blocks)
             visible = visible & Boolean(position >= 0) & Boolean(select(visible, found, Int32(0)) * 128 <= position)
             page = memory.load_global_i32_if(table + Int64(found) * 4, Int32(visible), Int32(-1))

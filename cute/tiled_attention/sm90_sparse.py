@@ -225,6 +225,8 @@ class ListedTiles:
     ):
         """One of the four warps that bring pages in; 32 tokens of each are its."""
         config = self.config
+        raw = stages.raw_words()
+        listed = cute.make_rmem_tensor(cute.make_layout((2,)), Int32)
         done = Int32(0)
         turn = Int32(0)
         for n in cutlass.range(mine, unroll=1):
@@ -239,22 +241,39 @@ class ListedTiles:
             of_k_scales = k_scales + Int64(head) * Int64(scale_head_stride)
             of_v_scales = v_scales + Int64(head) * Int64(scale_head_stride)
             entries = lists + index * Int64(TILE * LIST_ENTRY_BYTES) * Int64(topk)
-            now, now_page = self.entry(entries, Int32(0), items)
-            soon, soon_page = self.entry(entries, Int32(1), items)
-            later, later_page = self.entry(entries, Int32(2), items)
-            if cutlass.const_expr(config.slot_bytes > 0):
-                for half_item in cutlass.range_constexpr(config.raw_slots):
-                    if items > half_item // 2:
-                        from_page = Int64(soon_page if half_item // 2 else now_page) * page_stride
+            self.load_entries(entries, lane, items, listed)
+            now, now_page = self.entry(listed, Int32(0))
+            soon, soon_page = self.entry(listed, Int32(1))
+            later, later_page = Int32(0), Int32(0)
+            if cutlass.const_expr(config.ahead == 2):
+                later, later_page = self.entry(listed, Int32(2))
+            if cutlass.const_expr(config.way == "registers"):
+                from_page = Int64(now_page) * page_stride
+                pages.load_raw(
+                    Boolean(items > 0),
+                    of_k + from_page,
+                    of_k_scales + from_page,
+                    token_stride,
+                    warp,
+                    lane,
+                    raw,
+                    0,
+                    Uint32(0),
+                )
+            for ahead in cutlass.range_constexpr(config.ahead):
+                from_page = Int64(soon_page if ahead else now_page) * page_stride
+                if items > ahead:
+                    for values in cutlass.range_constexpr(2):
                         stages.start_raw(
                             config,
+                            values,
                             shared,
                             warp,
                             lane,
-                            2 * done + half_item,
+                            done + ahead,
                             Boolean(True),
-                            (of_v if half_item % 2 else of_k) + from_page,
-                            (of_v_scales if half_item % 2 else of_k_scales) + from_page,
+                            (of_v if values else of_k) + from_page,
+                            (of_v_scales if values else of_k_scales) + from_page,
                             token_stride,
                         )
             if (warp == 0) & (items > 0):
@@ -264,7 +283,7 @@ class ListedTiles:
                 chosen = now & Int32(0xFFFFFF)
                 seen = last + 1 - chosen * PAGE
                 mask = Int32(Uint32(now) >> Uint32(24))
-                if cutlass.const_expr(config.slot_bytes == 0):
+                if cutlass.const_expr(config.way == "threads"):
                     stages.fill_pairs(
                         config,
                         True,
@@ -291,36 +310,50 @@ class ListedTiles:
                         chosen,
                         mask,
                         seen,
+                        raw,
+                        Boolean(item + 1 < items) if values else Boolean(True),
+                        of_k + Int64(soon_page) * page_stride if values else of_v + Int64(now_page) * page_stride,
+                        of_k_scales + Int64(soon_page) * page_stride
+                        if values
+                        else of_v_scales + Int64(now_page) * page_stride,
+                        token_stride,
                     )
-                    if cutlass.const_expr(config.slot_bytes > 0):
-                        if item + 2 < items:
-                            of_later = Int64(later_page) * page_stride
-                            stages.start_raw(
-                                config,
-                                shared,
-                                warp,
-                                lane,
-                                2 * (done + item + 2) + values,
-                                Boolean(True),
-                                (of_v if values else of_k) + of_later,
-                                (of_v_scales if values else of_k_scales) + of_later,
-                                token_stride,
-                            )
+                    if item + config.ahead < items:
+                        stages.start_raw(
+                            config,
+                            values,
+                            shared,
+                            warp,
+                            lane,
+                            done + item + config.ahead,
+                            Boolean(True),
+                            (of_v if values else of_k) + Int64(later_page) * page_stride,
+                            (of_v_scales if values else of_k_scales) + Int64(later_page) * page_stride,
+                            token_stride,
+                        )
                 now = soon
                 now_page = soon_page
-                soon = later
-                soon_page = later_page
-                later, later_page = self.entry(entries, item + 3, items)
+                place = item + (3 if config.ahead == 2 else 2)
+                if place % 32 == 0:
+                    self.load_entries(entries + Int64(place) * LIST_ENTRY_BYTES, lane, items - place, listed)
+                if cutlass.const_expr(config.ahead == 2):
+                    soon = later
+                    soon_page = later_page
+                    later, later_page = self.entry(listed, place)
+                else:
+                    soon, soon_page = self.entry(listed, place)
             done = done + items
 
-    def entry(self, entries: Int64, item: Int32, items: Int32) -> tuple:
-        """Block and mask, and page, of an item of a tile; zeros behind the last."""
-        at = entries + Int64(item) * LIST_ENTRY_BYTES
-        wanted = Int32(item < items)
-        return (
-            memory.load_global_i32_if(at, wanted, Int32(0)),
-            memory.load_global_i32_if(at + Int64(4), wanted, Int32(0)),
-        )
+    @cute.jit
+    def load_entries(self, entries: Int64, lane: Int32, items: Int32, listed: cute.Tensor):
+        """A lane loads block and mask, and page, of its one of 32 items; zeros behind the last."""
+        wanted = Int32(lane < items)
+        listed[0] = memory.load_global_i32_if(entries + Int64(lane) * LIST_ENTRY_BYTES, wanted, Int32(0))
+        listed[1] = memory.load_global_i32_if(entries + Int64(lane) * LIST_ENTRY_BYTES + Int64(4), wanted, Int32(0))
+
+    def entry(self, listed: cute.Tensor, item: Int32) -> tuple:
+        """What the lane of an item loaded."""
+        return tuple(cute.arch.shuffle_sync(listed[i], item % 32) for i in range(2))
 
     @cute.jit
     def bring_queries(
@@ -391,9 +424,9 @@ class ListedTiles:
         for n in cutlass.range(mine, unroll=1):
             at = tiles + Int64(block + n * blocks) * TILE_BYTES
             record = memory.load_global_128_if(at, Int32(1))
-            first, count, base, head = (Int32(word) for word in record)
+            first, count, base, head = (cute.arch.make_warp_uniform(Int32(word)) for word in record)
             record = memory.load_global_128_if(at + Int64(16), Int32(1))
-            items = Int32(record[0])
+            items = cute.arch.make_warp_uniform(Int32(record[0]))
             sums.fill(0.0)
             top.fill(-softmax.INFINITY)
             weight.fill(0.0)

@@ -1,7 +1,7 @@
 """Pages on their way through shared memory: raw, unpacked as operands in one of two stages, and multiplied.
 
 Items, which are pages or blocks without one, are numbered in the order in which a thread block goes over them. Item n
-takes stage n % 2; K and V of the items take the raw slots of each warp in turn.
+takes stage n % 2; K and V of the items take the raw slots of each warp, if there are some, in turn.
 """
 
 import cutlass
@@ -69,21 +69,28 @@ def _raw_slot(config, shared: Int32, warp: Int32, half) -> tuple:
     return shared + config.raw_at + number * config.slot_bytes, shared + RAW_BARRIERS_AT + 8 * number
 
 
+def raw_words() -> cute.Tensor:
+    """Registers for K and V of an item."""
+    return cute.make_rmem_tensor(cute.make_layout((2 * pages.RAW_WORDS,)), Uint32)
+
+
 @cute.jit
 def start_raw(
     config: cutlass.Constexpr,
+    values: cutlass.Constexpr,
     shared: Int32,
     warp: Int32,
     lane: Int32,
-    half: Int32,
+    item: Int32,
     exists: Boolean,
     source: Int64,
     scales: Int64,
     token_stride: Int32,
 ):
-    """Starts the copies of K or V of an item to be filled in later; `exists`: it has a page."""
-    slot, barrier = _raw_slot(config, shared, warp, half)
-    pages.start_raw(config, exists, source, scales, token_stride, slot, barrier, warp, lane)
+    """Starts to bring K or V of an item to be filled in later, if that is the way; `exists`: it has a page."""
+    if cutlass.const_expr(config.way == "bulk"):
+        slot, barrier = _raw_slot(config, shared, warp, 2 * item + values)
+        pages.start_raw(config, exists, source, scales, token_stride, slot, barrier, warp, lane)
 
 
 @cute.jit
@@ -133,23 +140,34 @@ def fill(
     block: Int32,
     mask: Int32,
     seen: Int32,
+    raw: cute.Tensor,
+    next_exists: Boolean,
+    next_source: Int64,
+    next_scales: Int64,
+    token_stride: Int32,
 ):
     """Makes K, or V, of an item ready. mask: tokens of the tile that see it; seen: how many tokens one of them sees.
 
-    An item without a page becomes zeros that nobody sees. Afterwards the raw slot is free.
+    An item without a page becomes zeros that nobody sees. Afterwards the raw slot, or its words, are free. NVFP4: V of
+    this item, or K of the next, whose addresses are given, is asked for while this is unpacked.
     """
     stage = item % 2
     free = item // 2 % 2 ^ 1
     operand = shared + (config.v_at if values else config.k_at) + stage * OPERAND_BYTES
     record = shared + RECORDS_AT + stage * RECORD_BYTES
     half = 2 * item + values
-    slot, raw_barrier = _raw_slot(config, shared, warp, half)
-    if cutlass.const_expr(config.slot_bytes > 0):
+    slot = Int32(0)
+    if cutlass.const_expr(config.way == "bulk"):
+        slot, raw_barrier = _raw_slot(config, shared, warp, half)
         bulk_copy.barrier_wait(raw_barrier, half // config.raw_slots % 2)
+    if cutlass.const_expr(config.way != "threads"):
         bulk_copy.barrier_wait(shared + (V_FREE if values else K_FREE) + 8 * stage, free)
+    if cutlass.const_expr(config.way == "registers"):
+        mine, other = (pages.RAW_WORDS, 0) if values else (0, pages.RAW_WORDS)
+        pages.load_raw(next_exists, next_source, next_scales, token_stride, warp, lane, raw, other, raw[mine])
     bad = Uint32(0)
     if exists:
-        bad = pages.unpack(config, values, slot, operand, warp, lane, seen)
+        bad = pages.unpack(config, values, raw, slot, operand, warp, lane, seen)
     else:
         pages.clear(operand, warp, lane)
     bulk_copy.order_before_copies()
@@ -219,14 +237,12 @@ def _weigh(
     factors: list,
     top: cute.Tensor,
     weight: cute.Tensor,
-    sums: cute.Tensor,
+    shrink: cute.Tensor,
     words: cute.Tensor,
 ):
-    if visible > 0:
-        softmax.hide(scores, lane, visible)
-        softmax.weigh(config, scores, factors, top, weight, sums, words)
-    else:
-        words.fill(0)
+    # Also where the token sees nothing: a branch would take so many registers that products wait for each other.
+    softmax.hide(scores, lane, visible)
+    softmax.weigh(config, scores, factors, top, weight, shrink, words)
 
 
 def _flags(record: Int32) -> Uint32:
@@ -258,10 +274,14 @@ def multiply(
 
     That is token `slot` of the tile, which stands at `position`.
     queries: descriptor; queries_free: 0, or a barrier to tell when the queries have been read for the last time.
-    The scores of the next item are computed behind the products of this one's weights with V.
+    The scores of the next item are computed ahead of the products of this one's weights with V, and turned into
+    weights behind them.
     """
     scores = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
     words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+    next_words = cute.make_rmem_tensor(cute.make_layout((mma.SUMS // 2,)), Uint32)
+    shrink = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+    shrink.fill(1.0)
     warpgroup = slot // 4
     step = 2 if config.alternate else 1
     if items > 0:
@@ -277,42 +297,45 @@ def multiply(
             bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
             if (queries_free != 0) & (items == 1):
                 bulk_copy.barrier_arrive(queries_free)
+        _weigh(config, scores, lane, visible, factors, top, weight, shrink, words)
+        softmax.follow(shrink, sums)
         for item in cutlass.range(done, done + (items - 1) * step, step, unroll=1):
             stage = item % 2
             behind = (item + step) % 2
-            record = shared + RECORDS_AT + stage * RECORD_BYTES
-            _weigh(config, scores, lane, visible, factors, top, weight, sums, words)
             bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
-            flags = _flags(record)
+            flags = _flags(shared + RECORDS_AT + stage * RECORD_BYTES)
             bulk_copy.barrier_wait(shared + K_FULL + 8 * behind, (item + step) // 2 % 2)
             next_visible, next_page = _seen(shared + RECORDS_AT + behind * RECORD_BYTES, slot, position)
             v_operand = mma.across_rows(shared + config.v_at + stage * OPERAND_BYTES, PAGE)
             k_operand = mma.along_rows(shared + config.k_at + behind * OPERAND_BYTES)
             wait_for_turn(config, shared, warpgroup, item)
-            running = mma.start_product_of_registers(
-                config.mma,
-                [sums[i] for i in range(mma.SUMS)],
-                [words[i] for i in range(mma.SUMS // 2)],
-                v_operand,
-            )
-            running = running + mma.start_product(config.mma, queries, k_operand, 64, PAGE)
+            running = mma.start_product(config.mma, queries, k_operand, 64, PAGE)
+            of_item = [words[i] for i in range(mma.SUMS // 2)]
+            summing = mma.start_product_of_registers(config.mma, [sums[i] for i in range(mma.SUMS)], of_item, v_operand)
             pass_turn(config, shared, warpgroup, lane)
-            both = mma.finish(running)
+            fresh = mma.finish(running, newer=1)
             for i in cutlass.range_constexpr(mma.SUMS):
-                sums[i] = both[i]
-                scores[i] = both[mma.SUMS + i]
+                scores[i] = fresh[i]
             cute.arch.sync_warp()
             if lane == 0:
-                bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
                 bulk_copy.barrier_arrive(shared + K_FREE + 8 * behind)
                 if (queries_free != 0) & (item + 2 * step == done + items * step):
                     bulk_copy.barrier_arrive(queries_free)
+            _weigh(config, scores, lane, next_visible, factors, top, weight, shrink, next_words)
+            summed = softmax.finish(summing, of_item, next_words)
+            for i in cutlass.range_constexpr(mma.SUMS):
+                sums[i] = summed[i]
+            cute.arch.sync_warp()
+            if lane == 0:
+                bulk_copy.barrier_arrive(shared + V_FREE + 8 * stage)
             _mend(config, page, visible, v, v_scales, page_stride, token_stride, lane, flags, sums)
+            softmax.follow(shrink, sums)
+            for i in cutlass.range_constexpr(mma.SUMS // 2):
+                words[i] = next_words[i]
             visible = next_visible
             page = next_page
         item = done + (items - 1) * step
         stage = item % 2
-        _weigh(config, scores, lane, visible, factors, top, weight, sums, words)
         bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
         record = shared + RECORDS_AT + stage * RECORD_BYTES
         flags = _flags(record)

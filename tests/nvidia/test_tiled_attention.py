@@ -95,7 +95,7 @@ def test_operands_begin_where_swizzled_panels_may() -> None:
         places = (layout.QUERIES_AT, config.k_at, config.v_at, config.raw_at)
         assert all(place % 1024 == 0 for place in places) and config.slot_bytes % 16 == 0
         raw_barriers = layout.RAW_BARRIERS_AT + 8 * config.raw_slots * layout.PRODUCERS // 32
-        assert layout.FACTORS_AT + 256 * config.groups <= layout.RAW_BARRIERS_AT < raw_barriers <= layout.QUERIES_AT
+        assert layout.FACTORS_AT + 256 * config.groups <= layout.RAW_BARRIERS_AT <= raw_barriers <= layout.QUERIES_AT
     by_block_places = (by_block_layout.QUERIES_AT, by_block_layout.K_AT, by_block_layout.V_AT, by_block_layout.RAW_AT)
     assert all(place % 1024 == 0 for place in by_block_places)
 
