@@ -60,6 +60,17 @@ def ldg_u32x2(address: Int64):
     return _asm("ld.global.v2.b32 {$0, $1}, [$2];", "=r,=r,l,~{memory}", (Uint32,) * 2, (address,), True)
 
 
+def ldg_u32x2_if(condition, address: Int64):
+    """Zeros where the condition does not hold."""
+    return _asm(
+        "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.b32 $0, 0; mov.b32 $1, 0; @p ld.global.v2.b32 {$0, $1}, [$3]; }",
+        "=&r,=&r,r,l,~{memory}",
+        (Uint32,) * 2,
+        (Int32(condition), address),
+        True,
+    )
+
+
 def stg_u32x2(address: Int64, low: Uint32, high: Uint32) -> None:
     _asm("st.global.v2.b32 [$0], {$1, $2};", "l,r,r,~{memory}", (), (address, low, high), True)
 
@@ -113,6 +124,15 @@ def sts_u32x4(address: Int32, words) -> None:
 
 def sts_zero_x4(address: Int32) -> None:
     _asm("st.shared.v4.b32 [$0], {$1, $1, $1, $1};", "r,r,~{memory}", (), (address, Int32(0)), True)
+
+
+def sts_u32x2(address: Int32, low: Uint32, high: Uint32) -> None:
+    _asm("st.shared.v2.b32 [$0], {$1, $2};", "r,r,r,~{memory}", (), (address, low, high), True)
+
+
+def add_shared_u32(address: Int32, value: Int32) -> Int32:
+    """Adds to shared memory and gives what was there."""
+    return _asm("atom.shared.add.u32 $0, [$1], $2;", "=r,r,r,~{memory}", (Int32,), (address, value), True)
 
 
 def max_shared_u32(address: Int32, value: Uint32) -> None:

@@ -21,51 +21,84 @@ class Choosing:
     """
 
     @cute.jit
-    def choose(self, a, place: Int32, begin: Int32, end: Int32, low: Int32, stop: Int32) -> Int32:
-        """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column.
-
-        Gives the place of the request of `stop`, if it is in the window.
+    def facts(self, a, place: Int32, piece: Int32, begin: Int32, stop: Int32):
+        """What is known of the tile of `piece`, the first of its pieces in the table: the piece behind its last one
+        there, its columns, number and first piece, and whether all of it is in this block's run.
         """
         c = self.config
+        request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
+        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
+        _, tokens, _ = self.query_rows(a, place)
+        tile = self.tile_of(piece - request_begin, pages)
+        tile_begin = request_begin + tile * pages
+        tile_end = tile_begin + pages
+        upto = stop if stop < tile_end else tile_end
+        columns = tokens * a.num_heads - tile * c.columns
+        columns = Int32(c.columns) if columns > c.columns else columns
+        direct = Int32(1) if tile_begin >= begin and upto == tile_end else Int32(0)
+        return upto, columns, tile, tile_begin, direct
+
+    @cute.jit
+    def column_facts(self, a, place: Int32, tile: Int32, tile_begin: Int32, begin: Int32, column: Int32):
+        """Of a column: how many blocks its token sees, and the addresses of its result and of its list."""
+        query_begin, _, position = self.query_rows(a, place)
+        pair = tile * self.config.columns + column
+        token = work.divide(pair, a.heads_magic)
+        head = pair - token * a.num_heads
+        output = Int64(query_begin + token) * a.out_token_stride + Int64(head) * a.out_head_stride
+        side = Int32(1) if tile_begin >= begin else Int32(0)
+        visible = self.visible_blocks(a, position + token)
+        return visible, a.block_ids + output * 4, self.list_address(a, side, column)
+
+    @cute.jit
+    def before_choosing(self, a, place: Int32, begin: Int32, low: Int32, stop: Int32):
+        """`facts` of the first tile in the table and `column_facts` of the warp's column of it.
+
+        They take as long as the choice itself, so a warp may look for them while it waits for pages.
+        """
+        upto, columns, tile, tile_begin, direct = self.facts(a, place, low, begin, stop)
+        visible, output, list_at = self.column_facts(a, place, tile, tile_begin, begin, a.warp)
+        return upto, columns, tile, tile_begin, direct, visible, output, list_at
+
+    @cute.jit
+    def choose(self, a, place: Int32, known, begin: Int32, end: Int32, low: Int32, stop: Int32) -> Int32:
+        """Chooses, for each column of each request's tile in the table, the best of its blocks; a warp a column.
+
+        known: of `before_choosing`. Gives the place of the request of `stop`, if it is in the window.
+        """
+        c = self.config
+        upto, columns, tile, tile_begin, direct, visible, output, list_at = known
         # If the run takes several tables, a list that one request has carried here may be taken by the next one. Then
         # one warp has all of a column, in order; else the columns of all requests go round.
         alone = low == begin and stop == end
         piece, turn = low, Int32(0)
+        column = a.warp
         while piece < stop:
-            request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
-            pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-            query_begin, tokens, position = self.query_rows(a, place)
-            tile = self.tile_of(piece - request_begin, pages)
-            tile_begin = request_begin + tile * pages
-            tile_end = tile_begin + pages
-            upto = stop if stop < tile_end else tile_end
-            columns = tokens * a.num_heads - tile * c.columns
-            columns = Int32(c.columns) if columns > c.columns else columns
-            column = a.warp - turn
-            column = column + c.warps if column < 0 else column
             while column < columns:
-                pair = tile * c.columns + column
-                token = work.divide(pair, a.heads_magic)
-                head = pair - token * a.num_heads
-                output = Int64(query_begin + token) * a.out_token_stride + Int64(head) * a.out_head_stride
-                opened = tile_begin >= begin
                 s = SimpleNamespace(
                     table=self.entry(a, column, piece - low),
                     entries=upto - piece,
                     block=piece - tile_begin,
-                    visible=self.visible_blocks(a, position + token),
-                    direct=opened and upto == tile_end,
+                    visible=visible,
+                    direct=direct != 0,
                     carries=piece > (begin if begin > tile_begin else tile_begin),
-                    output=a.block_ids + output * 4,
-                    list=self.list_address(a, Int32(1) if opened else Int32(0), column),
+                    output=output,
+                    list=list_at,
                 )
                 self.choose_column(a, s)
                 column = column + c.warps
+                if column < columns:
+                    visible, output, list_at = self.column_facts(a, place, tile, tile_begin, begin, column)
             turn = (turn + columns) % c.warps if alone else Int32(0)
             cute.arch.sync_warp()
             piece = upto
-            if piece < Int32(atoms.lds_u32(a.w_begin + 4 * c.threads)):
+            if piece < Int32(atoms.lds_u32(a.w_begin + 4 * a.width)):
                 place = self.place_of(a, place, piece)
+            if piece < stop:
+                upto, columns, tile, tile_begin, direct = self.facts(a, place, piece, begin, stop)
+                column = a.warp - turn
+                column = column + c.warps if column < 0 else column
+                visible, output, list_at = self.column_facts(a, place, tile, tile_begin, begin, column)
         return place
 
     def list_address(self, a, side: Int32, column: Int32) -> Int64:
@@ -90,18 +123,12 @@ class Choosing:
                 at = at + 32
             written = exist
         else:
-            if exist <= CHUNKS * 32 and not s.carries:
-                keys = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Uint32)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    at = u * 32 + a.lane
-                    keys[u] = atoms.lds_u32_if(at < exist, s.table + at * 4)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    at = u * 32 + a.lane
-                    key = ranking.key_of_block(keys[u], s.block + at, s.visible, a.init_blocks, a.local_blocks)
-                    keys[u] = key if at < exist else Uint32(0)
-                low, ties = ranking.threshold(keys, CHUNKS, a.topk)
-                for u in cutlass.range_constexpr(CHUNKS):
-                    written, ties = self.keep(a, s, s.block + u * 32 + a.lane, keys[u], low, written, ties)
+            if exist <= 32 and not s.carries:
+                key = self.key_if(a, s, a.lane, exist)
+                low, ties = ranking.threshold_by_ranks(key, a.topk)
+                written, ties = self.keep(a, s, s.block + a.lane, key, low, written, ties)
+            elif exist <= CHUNKS * 32 and not s.carries:
+                written = self.choose_of_few(a, s, exist)
             else:
                 written = self.choose_of_many(a, s, exist)
         at = written + a.lane
@@ -129,6 +156,54 @@ class Choosing:
         if place >= 0:
             self.put(s, written + place, block, key)
         return written + chosen, ties - equal
+
+    @cute.jit
+    def key_if(self, a, s, at: Int32, exist: Int32) -> Uint32:
+        """`key_at`, and 0 from `exist` on."""
+        score = atoms.lds_u32_if(at < exist, s.table + at * 4)
+        key = ranking.key_of_block(score, s.block + at, s.visible, a.init_blocks, a.local_blocks)
+        return key if at < exist else Uint32(0)
+
+    @cute.jit
+    def choose_of_few(self, a, s, exist: Int32) -> Int32:
+        """topk of more entries than that, which a warp holds in registers. Gives how many were written.
+
+        No entry below the topk-th largest of the lanes' largest keys is chosen; mostly few more than topk are left.
+        These go to the first of the column's places in the table, in order, and are compared with each other.
+        """
+        keys = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Uint32)
+        largest = Uint32(0)
+        for u in cutlass.range_constexpr(CHUNKS):
+            keys[u] = self.key_if(a, s, u * 32 + a.lane, exist)
+            largest = atoms.max_u32(largest, keys[u])
+        least = Uint32(1)
+        if a.topk <= 32:
+            least, _ = ranking.threshold_by_ranks(largest, a.topk)
+            least = atoms.max_u32(least, Uint32(1))
+        left = Int32(0)
+        places = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Int32)
+        for u in cutlass.range_constexpr(CHUNKS):
+            kept = cute.arch.vote_ballot_sync(keys[u] >= least)
+            places[u] = left + cute.arch.popc(kept & ranking.lanes_below(a.lane))
+            places[u] = places[u] if keys[u] >= least else Int32(64)
+            left = left + cute.arch.popc(kept)
+        written = Int32(0)
+        if left <= 32:
+            cute.arch.sync_warp()  # all have read the table, and the spare words of a column before
+            for u in cutlass.range_constexpr(CHUNKS):
+                if places[u] < 32:
+                    atoms.sts_u32(s.table + places[u] * 4, keys[u])
+                    atoms.sts_u32(a.spare + places[u] * 4, s.block + u * 32 + a.lane)
+            cute.arch.sync_warp()
+            key = atoms.lds_u32_if(a.lane < left, s.table + a.lane * 4)
+            block = Int32(atoms.lds_u32_if(a.lane < left, a.spare + a.lane * 4))
+            low, ties = ranking.threshold_by_ranks(key, a.topk)
+            written, ties = self.keep(a, s, block, key, atoms.max_u32(low, Uint32(1)), written, ties)
+        else:
+            low, ties = ranking.threshold(keys, CHUNKS, a.topk)
+            for u in cutlass.range_constexpr(CHUNKS):
+                written, ties = self.keep(a, s, s.block + u * 32 + a.lane, keys[u], low, written, ties)
+        return written
 
     @cute.jit
     def choose_of_many(self, a, s, exist: Int32) -> Int32:

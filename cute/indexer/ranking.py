@@ -121,6 +121,18 @@ def threshold(keys, chunks: cutlass.Constexpr, wanted: Int32):
     return low, wanted - above
 
 
+@cute.jit
+def threshold_by_ranks(key: Uint32, wanted: Int32):
+    """What `threshold` gives for one key a lane if at least `wanted` <= 32 exist, by comparing each with all."""
+    better = Int32(0)
+    for j in cutlass.range_constexpr(32):
+        other = cute.arch.shuffle_sync(key, j)
+        better = atoms.add_if_at_least(better, Int32(1), other, key + Uint32(1))
+    low = cute.arch.warp_redux_sync(key if better < wanted else Uint32(TOP), "umin")
+    above = cute.arch.warp_redux_sync(Uint32(better) if better < wanted else Uint32(0), "umax")
+    return low, wanted - Int32(above)
+
+
 def counts_from(keys, chunks: int, least):
     """How many of a warp's keys are >= each of `least`."""
     words = -(-len(least) // (1 if 32 * chunks >= 1 << FIELD else 3))  # counts of all keys that fit in a word

@@ -47,12 +47,7 @@ class IndexerScanSm100(IndexerScanSm90):
         a.queries_free = a.queries_full + 8 * 2
         a.exist = a.queries_free + 8 * 2
         a.tensor_memory = a.exist + 4 * c.copies
-        a.w_place = a.tensor_memory + 4
-        a.w_pages = a.w_place + 4
-        a.w_first = a.w_pages + 4 * c.threads
-        a.w_last = a.w_first + 4 * c.threads
-        a.w_length = a.w_last + 4 * c.threads
-        a.w_begin = a.w_length + 4 * c.threads  # one more than threads
+        self.layout_window(a, a.tensor_memory + 4)
 
     @cute.jit
     def set_up(self, a):
@@ -99,9 +94,10 @@ class IndexerScanSm100(IndexerScanSm90):
     # Roles. `done` and `sets` count the pages and the sets of queries before this table.
 
     @cute.jit
-    def score(self, a, window: Int32, place: Int32, low: Int32, stop: Int32, done: Int32, sets: Int32):
-        """Scores the pieces low to stop - 1 into the table. Gives both counts behind it."""
+    def score(self, a, window: Int32, place: Int32, begin: Int32, low: Int32, stop: Int32, done: Int32, sets: Int32):
+        """Scores the pieces low to stop - 1 into the table. Gives both counts behind it, and what `choose` needs."""
         after = sets
+        known = self.before_choosing(a, place, begin, low, stop)
         tensor_memory.fence_after_sync()
         base = Int32(atoms.lds_u32(a.tensor_memory))
         if a.warp < self.maxima_warp:
@@ -122,7 +118,7 @@ class IndexerScanSm100(IndexerScanSm90):
             after = after + 1
         tensor_memory.fence_before_sync()
         cute.arch.sync_threads()
-        return done + (stop - low), after
+        return done + (stop - low), after, known
 
     @cute.jit
     def tile_at(self, a, place: Int32, piece: Int32, stop: Int32):

@@ -75,7 +75,7 @@ class Config:
     @property
     def shared_memory(self) -> int:
         """Queries, ring, scores, sums of warps, barriers, whether pages exist, and a window of requests."""
-        window = 4 * (5 * self.threads + 2)
+        window = 4 * (5 * self.threads + 34 * self.warps)
         return (
             2 * self.query_bytes
             + self.ring_bytes

@@ -9,6 +9,8 @@ from msa_ops.build.unit import Family
 from msa_ops.registry import Refusal
 from msa_ops.registry.platform import Platform
 
+GROUPS_A_WARP = 4
+
 
 @dataclass(frozen=True)
 class Config:
@@ -37,9 +39,19 @@ class Config:
         return self.threads * self.per_lane
 
     @property
+    def groups(self) -> int:
+        """Of threads; of each group the largest key is found. At least topk of them."""
+        return GROUPS_A_WARP * self.warps
+
+    @property
+    def gathered(self) -> int:
+        """The most candidates that are compared with each other; the choices of all warps fit in the same room."""
+        return max(self.threads, self.warps * self.topk)
+
+    @property
     def shared_memory(self) -> int:
-        """Sums of warps, facts of the request, and each warp's choice."""
-        return 4 * 32 + 4 * 4 + 8 * self.warps * self.topk
+        """Sums of warps, facts of the request, a counter, groups, ids that are chosen, and candidates."""
+        return 4 * 32 + 4 * 8 + 4 * self.groups + 4 * self.topk + 8 * self.gathered
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:

@@ -22,6 +22,8 @@ from msa_ops.cute.indexer.choosing import Choosing
 from msa_ops.cute.indexer.sm90_scan_configs import Config
 
 PAGE = work.PAGE
+WINDOW_OF_FEW = 4 * (1 + 4 * 32 + 33)
+"""Bytes in which a warp keeps what is known of 32 requests."""
 
 
 class IndexerScanSm90(Choosing):
@@ -166,17 +168,25 @@ class IndexerScanSm90(Choosing):
             block=block,
         )
         c = self.config
+        a.few = batch <= 32
+        a.width = Int32(32) if a.few else Int32(c.threads)
+        a.own_window = a.warp * WINDOW_OF_FEW if a.few else Int32(0)
         self.layout(a)
-        cute.arch.griddepcontrol_wait()
-        request = self.request_work(a, thread)  # what everything else waits for
-        cute.arch.griddepcontrol_launch_dependents()
         self.set_up(a)
         cute.arch.mbarrier_init_fence()
         self.clear(a)
+        cute.arch.sync_threads()
+        cute.arch.griddepcontrol_wait()
+        request = self.request_work(a, a.lane if a.few else thread)  # what everything else waits for
+        cute.arch.griddepcontrol_launch_dependents()
 
         base, window = Int32(0), Int32(0)
-        behind = self.work_behind(a, Int32(c.threads))
-        window_total = self.load_window(a, request, base, Int32(-1), behind)
+        behind, window_total = Int32(0), Int32(0)
+        if a.few:
+            window_total = self.load_few(a, request)
+        else:
+            behind = self.work_behind(a, Int32(c.threads))
+            window_total = self.load_window(a, request, base, Int32(-1), behind)
         total = window_total + behind
         begin = work.run_begin(block, total, num_blocks, blocks_magic)
         end = work.run_begin(block + 1, total, num_blocks, blocks_magic)
@@ -190,8 +200,8 @@ class IndexerScanSm90(Choosing):
             while low < high:
                 stop = low + c.pages
                 stop = high if high < stop else stop
-                slot, parity = self.score(a, window, place, low, stop, slot, parity)
-                place = self.choose(a, place, begin, end, low, stop)
+                slot, parity, known = self.score(a, window, place, begin, low, stop, slot, parity)
+                place = self.choose(a, place, known, begin, end, low, stop)
                 low = stop
                 cute.arch.sync_threads()
                 if low < end:
@@ -211,12 +221,18 @@ class IndexerScanSm90(Choosing):
         a.scores = a.ring + c.ring_bytes
         a.sums = a.scores + c.score_bytes
         a.barriers = a.sums + 4 * 32
-        a.w_place = a.barriers + 8 * c.warps * c.stages
+        self.layout_window(a, a.barriers + 8 * c.warps * c.stages)
+
+    def layout_window(self, a: SimpleNamespace, address: Int32) -> None:
+        """What is known of a window of requests (the block's, or with few one of each warp), and spare words."""
+        c = self.config
+        a.spare = address + 4 * (5 * c.threads + 2 * c.warps) + a.warp * (4 * 32)
+        a.w_place = address + a.own_window
         a.w_pages = a.w_place + 4
-        a.w_first = a.w_pages + 4 * c.threads
-        a.w_last = a.w_first + 4 * c.threads
-        a.w_length = a.w_last + 4 * c.threads
-        a.w_begin = a.w_length + 4 * c.threads  # one more than threads
+        a.w_first = a.w_pages + 4 * a.width
+        a.w_last = a.w_first + 4 * a.width
+        a.w_length = a.w_last + 4 * a.width
+        a.w_begin = a.w_length + 4 * a.width  # one more than the others
 
     @cute.jit
     def set_up(self, a):
@@ -249,6 +265,30 @@ class IndexerScanSm90(Choosing):
             shift = Int32(self.config.columns.bit_length() - 1)
             pieces = pages * work.num_tiles(first, last, a.num_tokens, a.num_heads, shift)
         return pages, first, last, length, pieces
+
+    @cute.jit
+    def load_few(self, a, request) -> Int32:
+        """`load_window` of all requests, one a lane, by each warp for itself: no warp waits for another."""
+        pages, first, last, length, pieces = request
+        total = cute.arch.shuffle_sync(pieces, 0)
+        before = Int32(0) if a.lane == 0 else total
+        if a.batch > 1:
+            inclusive = work.warp_prefix(pieces, a.lane)
+            total = cute.arch.shuffle_sync(inclusive, 31)
+            before = inclusive - pieces
+        begin = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic)
+        at = a.lane * 4
+        atoms.sts_u32(a.w_pages + at, pages)
+        atoms.sts_u32(a.w_first + at, first)
+        atoms.sts_u32(a.w_last + at, last)
+        atoms.sts_u32(a.w_length + at, length)
+        atoms.sts_u32(a.w_begin + at, before)
+        if before <= begin and begin < before + pieces:
+            atoms.sts_u32(a.w_place, a.lane)
+        if a.lane == 0:
+            atoms.sts_u32(a.w_begin + 4 * 32, total)
+        cute.arch.sync_warp()
+        return total
 
     @cute.jit
     def load_window(self, a, request, base: Int32, total: Int32, behind: Int32) -> Int32:
@@ -315,8 +355,11 @@ class IndexerScanSm90(Choosing):
     # Scoring.
 
     @cute.jit
-    def score(self, a, window: Int32, place: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
-        """Scores the pieces low to stop - 1 into the table, all warps of the block together."""
+    def score(self, a, window: Int32, place: Int32, begin: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
+        """Scores the pieces low to stop - 1 into the table, all warps of the block together.
+
+        place: of the request of `low`. Gives where the warp's ring goes on, and what `choose` has to know.
+        """
         c = self.config
         # This warp takes part `part` of every step-th page of the run, from `first` on.
         part = a.warp % c.parts
@@ -327,23 +370,24 @@ class IndexerScanSm90(Choosing):
         ring = a.ring + a.warp * (c.stages * c.stage_bytes)
         barriers = a.barriers + a.warp * (c.stages * 8)
 
-        # The queries of the first page are asked for first, but not waited for until pages are on their way.
+        # Each lane knows one of the next 32 pages, and one of the 32 behind those. They and the queries of the first
+        # page are asked for before anything waits.
         operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
         if cutlass.const_expr(self.tiles > 1):
             operand.fill(Uint32(0))  # tiles beyond a request's columns are multiplied, too
         last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
+        first_place = place
         place = self.place_of(a, place, first if count > 0 else low)
-        tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
-
-        # Each lane knows one of the next 32 pages, and one of the 32 behind those.
         page = self.look_up(a, window, place, first + a.lane * step, stop)
         next_page = page
+        tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
         for ahead in cutlass.range_constexpr(c.stages):
             if ahead < count:
                 to = slot + ahead
                 to = to - c.stages if to >= c.stages else to
                 self.ask(a, ring, barriers, to, cute.arch.shuffle_sync(page, ahead), part)
         self.convert_queries(a, columns, operand)
+        known = self.before_choosing(a, first_place, begin, low, stop)
 
         for i in cutlass.range(count, unroll=1):
             at = i % 32
@@ -379,7 +423,7 @@ class IndexerScanSm90(Choosing):
                 slot = Int32(0)
                 parity = parity ^ 1
         cute.arch.sync_threads()
-        return slot, parity
+        return slot, parity, known
 
     @cute.jit
     def look_up(self, a, window: Int32, place: Int32, piece: Int32, stop: Int32):

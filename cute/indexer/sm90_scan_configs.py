@@ -61,8 +61,14 @@ class Config:
 
     @property
     def shared_memory(self) -> int:
-        """Rings, scores, sums of warps, barriers, and a window of as many requests as threads."""
-        return self.ring_bytes + self.score_bytes + 4 * 32 + 8 * self.warps * self.stages + 4 * (5 * self.threads + 2)
+        """Rings, scores, sums, barriers, a window of as many requests as threads or 32 a warp, and spare words."""
+        return (
+            self.ring_bytes
+            + self.score_bytes
+            + 4 * 32
+            + 8 * self.warps * self.stages
+            + 4 * (5 * self.threads + 34 * self.warps)
+        )
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:

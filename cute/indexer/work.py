@@ -77,16 +77,22 @@ def block_of(piece: Int32, total: Int32, blocks: Int32, blocks_magic: Int64) -> 
 
 
 @cute.jit
+def warp_prefix(value: Int32, lane: Int32) -> Int32:
+    """Sum over the lanes up to this one."""
+    for step in cutlass.range_constexpr(5):
+        below = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
+        value = value + (below if lane >= (1 << step) else Int32(0))
+    return value
+
+
+@cute.jit
 def block_prefix(value: Int32, sums: Int32, thread: Int32, warps: cutlass.Constexpr):
     """Sum over the threads before this one, and over all.
 
     sums: shared memory of one word a warp, which is free again after the next barrier.
     """
     lane, warp = thread % 32, thread // 32
-    inclusive = value
-    for step in cutlass.range_constexpr(5):
-        below = cute.arch.shuffle_sync_up(inclusive, 1 << step, mask_and_clamp=0)
-        inclusive = inclusive + (below if lane >= (1 << step) else Int32(0))
+    inclusive = warp_prefix(value, lane)
     if lane == 31:
         atoms.sts_u32(sums + warp * 4, inclusive)
     cute.arch.sync_threads()
