@@ -13,6 +13,8 @@ from msa_ops.ops.indexer import Args, Facts
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
+PAGE_BYTES = 9216
+"""Of index keys in NVFP4: codes and scales."""
 COLUMNS = sorted(config.columns for config in scan.FAMILY.configs)
 """Sizes of a tile of (query token, head) pairs."""
 
@@ -26,9 +28,15 @@ def num_groups(platform: Platform) -> int:
     return min(platform.multiprocessors, int(merge.MAX_GROUPS))
 
 
+def lists(platform: Platform, columns: int, topk: int) -> int:
+    """Bytes of two lists of candidates a workgroup and column: a block id and a key each."""
+    return num_groups(platform) * 2 * columns * topk * 8
+
+
 def workspace(platform: Platform, facts: Facts) -> int:
-    """Two lists of candidates a workgroup and column, however large the batch is: a block id and a key each."""
-    return num_groups(platform) * 2 * columns_a_tile(facts.num_heads, facts.max_seqlen_q) * facts.topk * 8
+    """The lists, however large the batch is, and a page that nobody writes, for a cache without pages."""
+    columns = columns_a_tile(facts.num_heads, facts.max_seqlen_q)
+    return lists(platform, columns, facts.topk) + PAGE_BYTES
 
 
 def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
@@ -49,12 +57,15 @@ def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
     device = a.index_q.device
     batch, max_blocks = a.block_table.shape
     columns = columns_a_tile(heads, ragged.query_length_bucket(tokens, batch, a.cu_seqlens_q, a.max_seqlen_q))
-    groups = num_groups(platforms.of_device(device))
+    platform = platforms.of_device(device)
+    groups = num_groups(platform)
     each = tokens // max(batch, 1)
     out_strides = (heads * a.topk, a.topk) if a.topk_layout == "THK" else (a.topk, tokens * a.topk)
     num_pages = a.index_cache.shape[0]
-    # The first page stands in for pages that do not exist; where there is none, any memory does.
-    cache, page_stride = (a.index_cache, a.index_cache.stride(0)) if num_pages else (a.workspace, 0)
+    # The first page stands in for pages that do not exist; where there is none, memory that nobody writes does.
+    cache, page_stride = a.index_cache, a.index_cache.stride(0)
+    if num_pages == 0:
+        cache, page_stride = a.workspace[lists(platform, columns, a.topk) :], 0
     launch(
         f"indexer__scan_nvfp4_{columns}__gfx950",
         device,
