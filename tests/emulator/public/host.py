@@ -12,6 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from msa_ops.emulator import JitSession
+from tests.emulator.public.driver import driver_of
+from tests.emulator.public.scaled_mm import scaled_mm
 
 ACTIVE_CLUSTERS = 4
 """What persistent kernels are told: so few that their loops go round."""
@@ -140,6 +142,8 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         for name, value in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
+        stack.enter_context(mock.patch.object(torch, "_scaled_mm", scaled_mm))
+        stack.enter_context(driver_of(session.chip))
         stack.enter_context(mock.patch.object(cutlass.utils, "HardwareInfo", _Hardware))
         stack.enter_context(mock.patch.object(cutlass.cute.testing, "benchmark", _benchmark))
         stack.enter_context(CpuAsGpu(session))
