@@ -9,6 +9,7 @@ import torch
 
 from tests.emulator.gfx950.public.cases import Case, compare, cosine
 from tests.emulator.gfx950.public.hip import Hip
+from tests.emulator.gfx950.public.mend import Insert
 
 FP8 = torch.float8_e4m3fn
 
@@ -201,18 +202,44 @@ _MLA_WHOLE = [192, 192, 64], [(0, 0, 192), (1, 192, 320), (1, 320, 384), (2, 384
 _MLA_PARTS = [130, 96, 63], [(0, 0, 130), (1, 130, 194), (1, 194, 226), (2, 226, 289)]
 """Lengths, and the pieces of work: sequence, keys from and to."""
 
+# The first pages of values are read from the LDS, and those of the next tile stored there.
+_PA_BARRIER = (Insert("kernels.attention.pa_decode_tile", "2ccc9536b406", 507, "gpu.barrier()"),)
+# The values of a piece of work are read to its end, and the next piece loads its keys there.
+_MLA_BARRIER = (
+    Insert("kernels.attention.mla_fwd_decode_m16x8_fp8_fp8", "272c0f04ab1c", 1590, "_barrier(vmcnt=0, lgkmcnt=0)"),
+)
+# The compiler does not wait for what inline assembly reads.
+_FLASH_WAIT = (
+    Insert(
+        "kernels.attention.flash_attn_utils", "cad2820d1599", 117,
+        '"ds_read_b64_tr_b8 $0, $1 offset:%d\\ns_waitcnt lgkmcnt(0)" % imm,', instead=True,
+    ),
+)  # fmt: skip
+
 CASES = [
     Case("pa_decode", "pages of 64, two splits and their reduction, FP8", _pa_decode(64, 2, 1, False, True)),
     Case("pa_decode_16", "pages of 16, scales of tokens, values as they are", _pa_decode(16, 2, 1, True, False)),
     Case("pa_decode_mtp", "two queries, pages of 64, scales of tokens", _pa_decode(64, 2, 2, True, True)),
     Case("pa_decode_mtp_3", "three queries: two tiles of rows", _pa_decode(64, 2, 3, True, True)),
-    Case("pa_decode_long", "two tiles of keys in one split", _pa_decode(64, 1, 1, False, True), alarm="race"),
+    Case(
+        "pa_decode_long",
+        "two tiles of keys in one split",
+        _pa_decode(64, 1, 1, False, True),
+        alarm="race",
+        mend=_PA_BARRIER,
+    ),
     Case("mla_decode_fp8", "DeepSeek's 128 heads, a sequence in two pieces, whole tiles", _mla_decode(*_MLA_WHOLE)),
     Case(
         "mla_decode_fp8_tail", "parts of tiles, compiled without fast arithmetic", _mla_decode(*_MLA_PARTS, exact=True)
     ),
     Case("mla_decode_fp8_fast_tail", "parts of tiles", _mla_decode(*_MLA_PARTS), alarm="wrong result"),
-    Case("mla_decode_fp8_two", "two pieces of work a workgroup", _mla_decode(*_MLA_WHOLE, together=True), alarm="race"),
+    Case(
+        "mla_decode_fp8_two",
+        "two pieces of work a workgroup",
+        _mla_decode(*_MLA_WHOLE, together=True),
+        alarm="race",
+        mend=_MLA_BARRIER,
+    ),
     Case("swa", "window of 128 keys before", _sliding_window(128, 0)),
     Case("swa_both", "64 keys before and after", _sliding_window(64, 64)),
     Case("flash_attn", "dual wave, causal, 384 rows, grouped", _flash(True)),
@@ -221,5 +248,5 @@ CASES = [
     Case("flash_attn_splitk", "two splits and their combination", _flash(True, 512, num_kv_splits=2)),
     Case("flash_attn_generic", "short: the kernel for all CDNA chips", _flash(True, 128)),
     Case("flash_attn_varlen", "300, 41 and 128 rows", _flash_varlen),
-    Case("flash_attn_fp8", "512 rows", _flash_fp8, alarm="missing wait"),
+    Case("flash_attn_fp8", "512 rows", _flash_fp8, alarm="missing wait", mend=_FLASH_WAIT),
 ]

@@ -6,6 +6,7 @@ import torch
 
 from tests.emulator.gfx950.public.cases import Case, compare
 from tests.emulator.gfx950.public.hip import Hip
+from tests.emulator.gfx950.public.mend import Insert
 
 
 def _all_reduce(kind: str, ranks: int, dtype: torch.dtype = torch.bfloat16, grid: int = 2, rounds: int = 2):
@@ -60,8 +61,25 @@ def _all_reduce(kind: str, ranks: int, dtype: torch.dtype = torch.bfloat16, grid
     return run
 
 
+# The first wave tells the other ranks that all waves' numbers are there.
+_SCATTER_BARRIER = (Insert("kernels.comm.custom_all_reduce_kernel", "eb638250ba20", 653, "gpu.barrier()"),)
+
 CASES = [
-    Case(f"all_reduce_{kind}_{ranks}", f"{ranks} ranks, twice", _all_reduce(kind, ranks))
-    for kind in ("1stage", "2stage", "2stage_write")
-    for ranks in (2, 4)
-] + [Case("all_reduce_1stage_8", "8 ranks, fp32", _all_reduce("1stage", 8, torch.float32, rounds=1))]
+    *(
+        Case(f"all_reduce_{kind}_{ranks}", f"{ranks} ranks, twice", _all_reduce(kind, ranks))
+        for kind in ("1stage", "2stage")
+        for ranks in (2, 4)
+    ),
+    *(
+        Case(
+            f"all_reduce_2stage_write_{ranks}",
+            f"{ranks} ranks, twice",
+            _all_reduce("2stage_write", ranks),
+            alarm="wrong result",
+            only_some_schedules=True,
+            mend=_SCATTER_BARRIER,
+        )
+        for ranks in (2, 4)
+    ),
+    Case("all_reduce_1stage_8", "8 ranks, fp32", _all_reduce("1stage", 8, torch.float32, rounds=1)),
+]
