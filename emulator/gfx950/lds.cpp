@@ -132,12 +132,21 @@ void Lds::forget(std::uint32_t address, unsigned bytes) {
   }
 }
 
-bool Lds::holds(std::uint32_t address, const void* data, unsigned bytes) const {
-  if (address > data_.size() || bytes > data_.size() - address) return false;
-  for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
-    if (shadow_[at].written != 15 || shadow_[at].flight_write != 0) return false;
+Lds::Repeated Lds::repeats(std::uint32_t address, const void* data, unsigned bytes, unsigned wave) {
+  if (address > data_.size() || bytes > data_.size() - address) return Repeated::kNo;
+  const unsigned first = address / 4, last = (address + bytes - 1) / 4;
+  for (unsigned at = first; at <= last; ++at) {
+    if (shadow_[at].written != 15) return Repeated::kNo;
   }
-  return std::memcmp(&data_[address], data, bytes) == 0;
+  if (std::memcmp(&data_[address], data, bytes) != 0) return Repeated::kNo;
+  Repeated made = Repeated::kThere;
+  for (unsigned at = first; at <= last; ++at) {
+    std::uint8_t& flight = shadow_[at].flight_write;
+    if (flight == 0) continue;
+    if (flight != wave + 1) flight = kSeveral;
+    made = Repeated::kComing;
+  }
+  return made;
 }
 
 void Lds::put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction) {
@@ -159,7 +168,8 @@ void Lds::settle(bool write, std::uint32_t address, unsigned bytes, unsigned wav
     Shadow& shadow = shadow_[at];
     std::uint8_t& flight = write ? shadow.flight_write : shadow.flight_read;
     if (write && flight == owner && shadow.instruction != instruction + 1) continue;  // a later load is on its way
-    if (flight == owner) flight = 0;
+    if (write && flight != owner && flight != kSeveral) continue;  // the same has come by another wave's load
+    if (flight == owner || write) flight = 0;
     if (shadow.epoch != epoch) {
       shadow.epoch = epoch;
       std::memset(shadow.writers, 0, 4);

@@ -32,8 +32,10 @@ class Lds {
 
   // What has been written there has no value.
   void forget(std::uint32_t address, unsigned bytes);
-  // Whether these bytes are there already.
-  bool holds(std::uint32_t address, const void* data, unsigned bytes) const;
+  // Whether a load of `wave` brings what is there already, or what other loads are bringing: then it changes nothing.
+  // kComing: whoever waits for one of those loads may read.
+  enum class Repeated { kNo, kThere, kComing };
+  Repeated repeats(std::uint32_t address, const void* data, unsigned bytes, unsigned wave);
   // A range that an operation of `wave` will write or read at a time that nothing has fixed yet, until `settle`.
   void put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction);
   void settle(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t epoch,

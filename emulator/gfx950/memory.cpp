@@ -138,13 +138,15 @@ void load_to_lds(Wave& wave, const Instruction& i) {
     if (fill != Fill::kDwords) data[0] = filled(fill, data[0], 0);
     count += inside;
     // Loading again what is there changes nothing that anyone could see: loops do it in their last iterations.
-    if (wave.lds().holds(to, data, 4 * dwords)) return;
+    const Lds::Repeated repeated = wave.lds().repeats(to, data, 4 * dwords, wave.index());
+    if (repeated == Lds::Repeated::kThere) return;
+    operation.lds_address[lane] = to;
+    loaded |= Mask{1} << lane;
+    if (repeated == Lds::Repeated::kComing) return;
     std::byte* const out = wave.lds().access(Lds::Access::kLoadedWrite, to, 4 * dwords, 4, wave.index(), wave.epoch(),
                                              i.address, static_cast<int>(lane));
     std::memcpy(out, data, std::size_t{4} * dwords);
     wave.lds().put_in_flight(true, to, 4 * dwords, wave.index(), i.address);
-    operation.lds_address[lane] = to;
-    loaded |= Mask{1} << lane;
   });
   operation.in_flight = true;
   operation.lanes = loaded;

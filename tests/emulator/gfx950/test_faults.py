@@ -192,6 +192,11 @@ CASES = {
         right="v_readfirstlane_b32 s20, v1\ns_mov_b32 m0, s20\ns_nop 4\nbuffer_load_dword v1, s[12:15], 0 offen lds\nv_xor_b32 v2, 0x100, v1\ns_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v4, v2",
         lane=0,
     ),
+    "loads_of_two_waves_to_one_place": Case(
+        "race",
+        wrong="s_mov_b32 m0, 0\ns_nop 4\nbuffer_load_dword v1, s[12:15], 0 offen lds // here\nv_and_b32 v2, 0xff, v1\ns_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v4, v2",
+        right="s_mov_b32 m0, 0\ns_nop 4\nv_and_b32 v2, 0xff, v1\nbuffer_load_dword v2, s[12:15], 0 offen lds\ns_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v4, v2",
+    ),
     "global_end": Case(
         "out of bounds",
         wrong="global_load_dword v4, v1, s[8:9] offset:4 // here",
