@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace msa_ops {
@@ -81,6 +82,24 @@ SEAM int _cuTensorMapEncodeTiled(void* map, int type, std::uint32_t rank, void* 
                                          l2_promotion, fill));
 }
 
+// Functions compiled for TVM FFI load their library at the first call: `state` is 0 until then. `init` gives the library,
+// `load` prepares its kernels for a device; both return the runtime's errors. `set_error(kind, message)` makes the error
+// that the caller raises for a status that is not 0.
+SEAM int cuda_dialect_init_library_once(std::int64_t* state, int (*init)(void**), int (*load)(void**, int),
+                                        void (*set_error)(const char*, const char*)) {
+  static auto* mutex = new std::mutex();
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (*state != 0) return 0;
+  void* library = nullptr;
+  int status = init(&library);
+  if (status == 0) status = load(&library, 0);
+  if (status == 0) *state = 1;
+  else set_error("RuntimeError", ("the kernels cannot be loaded: CUDA error " + std::to_string(status)).c_str());
+  return status;
+}
+
+SEAM void cuda_dialect_unload_library_once(std::int64_t*) {}  // nothing was loaded that has to go
+
 namespace msa_ops {
 
 std::vector<SeamFunction> seam_functions() {
@@ -93,7 +112,9 @@ std::vector<SeamFunction> seam_functions() {
           NAMED(_cudaFuncSetAttribute),
           NAMED(_cudaKernelSetAttributeForDevice),
           NAMED(_cudaLaunchKernelEx),
-          NAMED(_cuTensorMapEncodeTiled)};
+          NAMED(_cuTensorMapEncodeTiled),
+          NAMED(cuda_dialect_init_library_once),
+          NAMED(cuda_dialect_unload_library_once)};
 #undef NAMED
 }
 

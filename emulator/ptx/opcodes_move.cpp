@@ -14,7 +14,7 @@ void pack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   constexpr unsigned count = sizeof(Whole) / sizeof(Part);
   Whole* out = warp.out<Whole>(i.operands[0]);
   if (count == 2 && warp.any_undefined()) {
-    warp.note_halves(i.operands[0], warp.undefined(i.operands[1]), warp.undefined(i.operands[2]));
+    warp.note_halves(i.operands[0], warp.undefined(i.operands[1]), warp.undefined(i.operands[2]), lanes);
   }
   const Part* parts[count];
   for (unsigned part = 0; part < count; ++part) parts[part] = warp.row<Part>(i.operands[1 + part]);

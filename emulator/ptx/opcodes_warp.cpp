@@ -147,8 +147,12 @@ inline float magnitude(float a) { return std::fabs(a); }
 template <typename T, T (*function)(T, T), T (*prepare)(T) = same<T>>
 void redux(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const T* a = warp.row<T>(i.operands[1]);
+  warp.want_defined(i.operands[2], lanes);
+  const Mask without = warp.any_undefined() ? warp.undefined(i.operands[1]) : 0;
   T values[kLanes];
+  Mask undefined = 0;
   for_groups(warp, i.operands[2], lanes, [&](Mask group) {
+    if ((without & group) != 0) undefined |= group;  // one value that is missing leaves all without
     const auto first = static_cast<unsigned>(__builtin_ctz(group));
     T total = prepare(a[first]);
     if constexpr (std::is_floating_point_v<T>) total = function(total, total);  // the one NaN
@@ -157,6 +161,7 @@ void redux(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
   T* out = warp.out<T>(i.operands[0]);
   for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
+  warp.leave_undefined(i.operands[0], undefined);
 }
 
 template <bool nan>
@@ -181,9 +186,6 @@ void add_warp_forms(Forms& forms) {
   forms.push_back({"shfl.sync.down.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kDown>});
   forms.push_back({"shfl.sync.bfly.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kButterfly>});
   forms.push_back({"shfl.sync.idx.b32", "=4|p? 4 4 4 4", shfl<Shuffle::kIndex>});
-  for (Form& form : forms) {
-    if (form.opcode.compare(0, 5, "shfl.") == 0) form.undefined = Form::Undefined::kHandled;
-  }
   forms.push_back({"vote.sync.all.pred", "=p p 4", vote<Vote::kAll>});
   forms.push_back({"vote.sync.any.pred", "=p p 4", vote<Vote::kAny>});
   forms.push_back({"vote.sync.uni.pred", "=p p 4", vote<Vote::kUniform>});
@@ -203,6 +205,10 @@ void add_warp_forms(Forms& forms) {
   forms.push_back({"redux.sync.or.b32", "=4 4 4", redux<U, bit_or<U>>});
   forms.push_back({"redux.sync.xor.b32", "=4 4 4", redux<U, bit_xor<U>>});
   forms.push_back({"bar.warp.sync", "4", warp_sync});
+  for (Form& form : forms) {
+    const std::string kind = form.opcode.substr(0, 5);
+    if (kind == "shfl." || kind == "redux") form.undefined = Form::Undefined::kHandled;
+  }
 }
 
 }  // namespace msa_ops::emulator::ptx

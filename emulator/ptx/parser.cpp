@@ -241,11 +241,13 @@ class Parser {
     const unsigned scope = static_cast<unsigned>(entry_->scopes.size());
     entry_->scopes.push_back({parent, {}});
     names_.emplace_back();
+    vectors_.emplace_back();
     while (!accept('}')) {
       if (peek().kind == Token::Kind::kEnd) fail("`}`");
       statement(scope);
     }
     names_.pop_back();
+    vectors_.pop_back();
   }
 
   void statement(unsigned scope) {
@@ -273,15 +275,20 @@ class Parser {
     instruction(scope);
   }
 
-  // .reg .b32 %r<10>, other;
+  // .reg .b32 %r<10>, other;    or    .reg .v4 .b32 four;  which is four.x to four.w, or four.r to four.a
   void registers() {
     next();
     const int line = peek().line;
-    const std::string type = word("a type");
+    std::string type = word("a type");
+    const unsigned count = type == ".v2" ? 2 : type == ".v4" ? 4 : 1;
+    if (count > 1) type = word("a type");
     const unsigned width = width_of_type(type, line);
+    if (count * width > 16 || (count > 1 && width == kPredicateWidth)) fail("a vector of 16 bytes at most");
     do {
       const std::string name = word("the name of a register");
-      if (accept('<')) {
+      if (count > 1) {
+        declare_vector(name, count, width, line);
+      } else if (accept('<')) {
         const std::uint64_t count = integer();
         expect('>');
         if (count > 1'000'000) throw PtxError("more registers than any kernel has", line);
@@ -291,6 +298,17 @@ class Parser {
       }
     } while (accept(','));
     expect(';');
+  }
+
+  void declare_vector(const std::string& name, unsigned count, unsigned width, int line) {
+    const auto first = static_cast<std::uint32_t>(entry_->registers.size());
+    if (names_.back().count(name) != 0 || !vectors_.back().emplace(name, std::make_pair(first, count)).second) {
+      throw PtxError("register `" + name + "` twice", line);
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      declare(name + "." + "xyzw"[i], width, line);
+      names_.back().emplace(name + "." + "rgba"[i], first + i);
+    }
   }
 
   void declare(const std::string& name, unsigned width, int line) {
@@ -361,9 +379,19 @@ class Parser {
     if (negative) fail("a number");
     Term made;
     made.name = word("an operand");
-    for (auto scope = names_.rbegin(); scope != names_.rend(); ++scope) {
-      const auto found = scope->find(made.name);
-      if (found == scope->end()) continue;
+    for (std::size_t scope = names_.size(); scope-- > 0;) {
+      if (const auto vector = vectors_[scope].find(made.name); vector != vectors_[scope].end()) {
+        made.kind = Term::Kind::kVector;
+        for (unsigned i = 0; i < vector->second.second; ++i) {
+          Term element;
+          element.kind = Term::Kind::kRegister;
+          element.index = vector->second.first + i;
+          made.terms.push_back(element);
+        }
+        break;
+      }
+      const auto found = names_[scope].find(made.name);
+      if (found == names_[scope].end()) continue;
       made.kind = Term::Kind::kRegister;
       made.index = found->second;
       break;
@@ -402,6 +430,7 @@ class Parser {
   Module module_;
   Entry* entry_ = nullptr;
   std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
+  std::vector<std::unordered_map<std::string, std::pair<std::uint32_t, unsigned>>> vectors_;  // first of how many
 };
 
 }  // namespace

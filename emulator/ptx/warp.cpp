@@ -319,8 +319,17 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
   const auto& operands = instruction.operands;
   const std::string_view name = form.opcode;
   if (name.substr(0, 5) == "selp.") {
-    const Mask chosen = predicate(operands[3]);
-    return lanes & (undefined(operands[3]) | (chosen & undefined(operands[1])) | (~chosen & undefined(operands[2])));
+    const Mask chosen = predicate(operands[3]), unknown = undefined(operands[3]);
+    if (operands[0].width == 8) {
+      const auto half = [&](unsigned part) {
+        return unknown | (chosen & undefined_half(operands[1], part)) | (~chosen & undefined_half(operands[2], part));
+      };
+      note_halves(operands[0], half(0), half(1), lanes);
+    }
+    return lanes & (unknown | (chosen & undefined(operands[1])) | (~chosen & undefined(operands[2])));
+  }
+  if (operands.size() == 2 && operands[0].width == 8 && name.substr(0, 4) == "mov.") {
+    note_halves(operands[0], undefined_half(operands[1], 0), undefined_half(operands[1], 1), lanes);
   }
   if (name == "prmt.b32" && undefined(operands[3]) == 0) {  // only the bytes that are chosen count
     Mask result = 0;

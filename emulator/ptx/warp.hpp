@@ -71,10 +71,12 @@ class PtxWarp : public WarpProgram {
     if (lanes != 0) results_.push_back({destination.index, lanes, true, shared_address});
   }
 
-  // Of a register of two parts, which the present instruction packs: the lanes in which each part has no value. Taking
-  // it apart asks for them; after any other instruction on it they are those of the whole register.
-  void note_halves(const Operand& whole, Mask low, Mask high) {
-    halves_[whole.index] = {at_, whole.width / 2U, {low, high}};
+  // Of a register of two parts, which the present instruction packs or copies in these lanes: those in which each part
+  // has no value. Taking it apart asks for them; after any other instruction they are those of the whole register.
+  void note_halves(const Operand& whole, Mask low, Mask high, Mask lanes) {
+    std::array<Mask, 2> known{kAllLanes, kAllLanes};
+    if (const auto found = halves_.find(whole.index); found != halves_.end()) known = found->second.lanes;
+    halves_[whole.index] = {at_, whole.width / 2U, {(known[0] & ~lanes) | (low & lanes), (known[1] & ~lanes) | (high & lanes)}};
   }
   Mask undefined_half(const Operand& whole, unsigned part) const {
     const auto found = halves_.find(whole.index);

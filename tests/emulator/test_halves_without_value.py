@@ -68,3 +68,33 @@ def test_low_bytes_that_have_none() -> None:
     with pytest.raises(EmulatorFault, match="%h2 is read and has no value"):
         text = WORD.format("%h2, %h1", "st.global.b16 [%rd0], %r1;")
         run_ptx(kernel(text), "k", 1, 1, [np.zeros(1, np.uint32)])
+
+
+COPIES = [
+    "mov.b64 %rd6, %rd5;",
+    "setp.eq.u32 %p1, %r0, %r0; selp.b64 %rd6, %rd5, %rd7, %p1;",
+    "setp.ne.u32 %p1, %r0, %r0; selp.b64 %rd6, %rd7, %rd5, %p1;",
+]
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_copies_know_of_the_parts(copy: str) -> None:
+    out = np.zeros(1, np.uint32)
+    body = f"mov.b32 %r1, 7; mov.b64 %rd5, {{%r1, %r2}}; {copy} mov.b64 {{%r3, %r4}}, %rd6;\n"
+    run_ptx(kernel(body + "st.global.b32 [%rd0], %r3;"), "k", 1, 1, [out])
+    assert out[0] == 7
+    with pytest.raises(EmulatorFault, match="uninitialized register"):
+        run_ptx(kernel(body + "st.global.b32 [%rd0], %r4;"), "k", 1, 1, [out])
+
+
+def test_the_other_lanes_of_a_copy() -> None:
+    """Lane 1 packs nothing, so what it takes out of the register has no value."""
+    body = (
+        "setp.eq.u32 %p1, %r0, 0; mov.b32 %r1, 7; mov.b64 %rd5, %rd6;\n"
+        "@%p1 mov.b64 %rd5, {%r1, %r2}; mov.b64 {%r3, %r4}, %rd5;\n"
+    )
+    out = np.zeros(1, np.uint32)
+    run_ptx(kernel(body + "@%p1 st.global.b32 [%rd0], %r3;"), "k", 1, 2, [out])
+    assert out[0] == 7
+    with pytest.raises(EmulatorFault, match="uninitialized register"):
+        run_ptx(kernel(body + "@!%p1 st.global.b32 [%rd0], %r3;"), "k", 1, 2, [out])

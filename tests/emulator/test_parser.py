@@ -120,3 +120,26 @@ def test_launches_that_do_not_fit() -> None:
 def test_opcodes_are_sorted_and_unique() -> None:
     names = opcodes()
     assert names == sorted(set(names)) and "fma.rn.f32" in names
+
+
+def test_vectors_of_registers() -> None:
+    data = np.arange(4, dtype=np.uint32)
+    body = (
+        ".reg .v4 .b32 four; .reg .v2 .b32 two;\nld.global.v4.b32 four, [%rd0];\n"
+        "mov.b32 two.x, four.w; mov.b32 two.g, four.r;\nst.global.v2.b32 [%rd0], two;"
+    )
+    launch(kernel(body), block=1, arguments=[data])
+    assert data.tolist() == [3, 0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        (".reg .v4 .b64 a", "16 bytes at most"),
+        (".reg .v2 .pred a", "16 bytes"),
+        (".reg .v2 .b32 a; .reg .v2 .b32 a", "twice"),
+    ],
+)
+def test_vectors_of_registers_that_do_not_exist(declaration: str, message: str) -> None:
+    with pytest.raises(PtxError, match=message):
+        launch(kernel(declaration + ";"))

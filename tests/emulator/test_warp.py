@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from msa_ops.emulator import EmulatorFault
 from tests.emulator.programs import run
 
 LANES = np.arange(32)
@@ -83,6 +84,14 @@ def test_redux_of_floats(name: str, nan: bool) -> None:
     assert (got == (0x80000000 if name == "min" else 0)).all()
     nans = np.full(32, 0xFFC00001, np.uint32)
     assert (lanes(f"{opcode} %r9, %r8, -1;", nans, target="sm_100a") == 0x7FFFFFFF).all()
+
+
+def test_redux_hands_on_that_a_value_is_missing() -> None:
+    """Arithmetic: whoever decides by the result, or stores it, is at fault."""
+    body = "setp.lt.u32 %p1, %r0, 31; @%p1 mov.b32 %r1, 5; redux.sync.max.u32 %r9, %r1, -1;\n"
+    assert lanes(body + "mov.b32 %r9, 1;", DATA).all()
+    with pytest.raises(EmulatorFault, match="%r1 is read and has no value"):
+        lanes(body, DATA)
 
 
 @pytest.mark.parametrize("limit", [0, 5, 32])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,8 +157,10 @@ def jit(
 
     make_tensor = runtime._Tensor.__init__
 
-    def make_global_tensor(tensor: Any, *arguments: Any, **keywords: Any) -> None:
-        make_tensor(tensor, *arguments, **keywords)
+    def make_global_tensor(tensor: Any, source: Any, *arguments: Any, **keywords: Any) -> None:
+        if keywords.get("enable_tvm_ffi") and hasattr(source, "__dlpack__"):
+            source = _OnDevice(source)
+        make_tensor(tensor, source, *arguments, **keywords)
         _as_device_memory(tensor._dlpack_data)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as patches:
@@ -187,6 +190,8 @@ def jit(
             (cuda_jit_executor.CudaDialectJitCompiledFunction, "num_devices", 1),
         ):
             patches.enter_context(mock.patch.object(owner, name, replacement))
+        if importlib.util.find_spec("tvm_ffi") is not None:
+            patches.enter_context(_tvm_ffi_takes_cpu_tensors())
         session._session.enter()
         try:
             yield session
@@ -209,6 +214,48 @@ def _as_device_memory(capsule: Any) -> None:
     if start is not None:
         device = api.PyCapsule_GetPointer(capsule, name) + start + ctypes.sizeof(ctypes.c_void_p)
         ctypes.c_int32.from_address(device).value = _CUDA_DEVICE
+
+
+@contextlib.contextmanager
+def _tvm_ffi_takes_cpu_tensors() -> Iterator[None]:
+    """Lets functions compiled for TVM FFI (`--enable-tvm-ffi`) have CPU tensors where they want those of a GPU."""
+    provider, tvm_ffi = _native("cutlass.cutlass_dsl.tvm_ffi_provider"), _native("tvm_ffi")
+
+    def of_device(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            members = [of_device(one) for one in value]
+            return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
+        if hasattr(value, "__dlpack__") and not isinstance(value, tvm_ffi.Object):
+            return tvm_ffi.from_dlpack(_OnDevice(value))
+        return value
+
+    def calling(call: Callable[..., Any]) -> Callable[..., Any]:
+        def with_device_memory(function: Any, *arguments: Any, **keywords: Any) -> Any:
+            named = {name: of_device(value) for name, value in keywords.items()}
+            return call(function, *map(of_device, arguments), **named)
+
+        return with_device_memory
+
+    with contextlib.ExitStack() as patches:
+        for kind in (provider.TVMFFIJitCompiledFunction, provider.TVMFFIJitCompiledFunctionWithKwargs):
+            patches.enter_context(mock.patch.object(kind, "__call__", calling(kind.__call__)))
+        yield
+
+
+class _OnDevice:
+    """A CPU tensor that says to DLPack that it is on a CUDA device."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **_: Any) -> Any:
+        detached = self._tensor.detach() if hasattr(self._tensor, "detach") else self._tensor
+        capsule = detached.__dlpack__()
+        _as_device_memory(capsule)
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CUDA_DEVICE, 0
 
 
 def _native(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""Kernels of packages that PyPI offers (the extra `public`), called through their own Python entries."""

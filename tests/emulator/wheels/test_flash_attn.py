@@ -1,0 +1,47 @@
+"""flash-attn-4: no alarm, and torch's results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from msa_ops.emulator import JitSession
+from tests.emulator.wheels.session import gpu, under_schedules
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("flash_attn.cute", reason="flash-attn-4 is not installed; pip install 'msa-ops[public]'")
+
+
+@pytest.fixture(params=["sm_90a", "sm_100a"])
+def session(request: pytest.FixtureRequest) -> Iterator[JitSession]:
+    with gpu(request.param) as session:
+        yield session
+
+
+CASES = {
+    "causal": (256, 384, 2, 1, 128, True),
+    "full": (200, 136, 1, 1, 64, False),
+    "one query": (1, 520, 8, 1, 128, True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_forward(session: JitSession, case: str) -> None:
+    from flash_attn.cute.interface import flash_attn_func
+
+    queries, keys, heads, kv_heads, head_dim, causal = CASES[case]
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(1, length, number, head_dim, generator=generator).to("cuda", torch.bfloat16)
+        for length, number in ((queries, heads), (keys, kv_heads), (keys, kv_heads))
+    )
+    wide = [x.float().transpose(1, 2) for x in (q, k, v)]
+    mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else None
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+
+    def check(results: tuple[torch.Tensor, ...]) -> None:
+        torch.testing.assert_close(results[0].float(), expected, rtol=0.02, atol=0.01)
+
+    under_schedules(session, lambda: flash_attn_func(q, k, v, causal=causal, return_lse=True), check)
