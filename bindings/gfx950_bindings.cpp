@@ -13,6 +13,7 @@
 #include "emulator_bindings.hpp"
 #include "gfx950/execute.hpp"
 #include "gfx950/forms.hpp"
+#include "gfx950/product.hpp"
 
 namespace py = pybind11;
 
@@ -127,6 +128,16 @@ void add_gfx950(py::module_& m) {
   m.def("disassemble_gfx950", &disassemble, py::arg("code_object"), py::arg("kernel"), "The instructions of a kernel.");
   m.def("disassemble_gfx950_instruction", &disassemble_one, py::arg("code"),
         "Bytes and text of the first instruction.");
+  m.def(
+      "gfx950_products",
+      [] {
+        std::vector<std::string> names;
+        for (const auto* one : gfx950::products()) names.emplace_back(one->name);
+        return names;
+      },
+      "Implementations of matrix arithmetic that this processor runs, the best one first.");
+  m.def("choose_gfx950_product", &gfx950::choose_product, py::arg("name"),
+        "Takes another of `gfx950_products` from now on; results are the same.");
   m.def(
       "gfx950_opcodes",
       [] {

@@ -5,13 +5,8 @@
 
 #include "forms.hpp"
 #include "numbers.hpp"
+#include "product.hpp"
 #include "wave.hpp"
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define MSA_OPS_CLONES __attribute__((target_clones("default", "arch=haswell")))
-#else
-#define MSA_OPS_CLONES
-#endif
 
 namespace msa_ops::emulator::gfx950 {
 namespace {
@@ -78,15 +73,6 @@ const Shape& shape_of(const Instruction& i) {
   return *by_number[i.form->number];
 }
 
-// Row (of A) or column (of B) and first k of what a lane holds; elements are contiguous in k, with one exception.
-struct LaneMap {
-  unsigned line, k, block;
-};
-LaneMap lane_map(const Shape& shape, unsigned lane, unsigned elements) {
-  if (shape.blocks > 1) return {lane % shape.m, 0, lane / shape.m};
-  return {lane % shape.m, lane / shape.m * elements, 0};
-}
-
 // Row of a result register in a lane; its column is lane % m.
 unsigned row_of(const Shape& shape, unsigned lane, unsigned reg, unsigned& block) {
   if (shape.m == 4) {
@@ -99,71 +85,6 @@ unsigned row_of(const Shape& shape, unsigned lane, unsigned reg, unsigned& block
   }
   block = reg / 16;
   return 8 * (reg % 16 / 4) + 4 * (lane / 32) + reg % 4;
-}
-
-struct Decoders {
-  float fp8[256], bf8[256], fp6[64], bf6[64], fp4[16];
-  Decoders() {
-    for (unsigned i = 0; i < 256; ++i) fp8[i] = static_cast<float>(decode_double(kE4m3, i));
-    for (unsigned i = 0; i < 256; ++i) bf8[i] = static_cast<float>(decode_double(kE5m2, i));
-    for (unsigned i = 0; i < 64; ++i) fp6[i] = static_cast<float>(decode_double(kE2m3, i));
-    for (unsigned i = 0; i < 64; ++i) bf6[i] = static_cast<float>(decode_double(kE3m2, i));
-    for (unsigned i = 0; i < 16; ++i) fp4[i] = static_cast<float>(decode_double(kE2m1, i));
-  }
-};
-const Decoders& decoders() {
-  static const Decoders made;
-  return made;
-}
-
-// Elements of a lane as fp32, in the order in which the registers hold them.
-void unpack_bytes(const std::uint32_t* rows, unsigned lane, unsigned dwords, const float* table, float* out) {
-  for (unsigned word = 0; word < dwords; ++word) {
-    const std::uint32_t bits = rows[word * kLanes + lane];
-    for (unsigned byte = 0; byte < 4; ++byte) out[4 * word + byte] = table[bits >> (8 * byte) & 0xff];
-  }
-}
-void unpack_halves(const std::uint32_t* rows, unsigned lane, unsigned dwords, bool bfloat, float* out) {
-  for (unsigned word = 0; word < dwords; ++word) {
-    const std::uint32_t bits = rows[word * kLanes + lane];
-    out[2 * word] = bfloat ? bfloat_to(bits & 0xffff) : half_to(bits & 0xffff);
-    out[2 * word + 1] = bfloat ? bfloat_to(bits >> 16) : half_to(bits >> 16);
-  }
-}
-void unpack_sixes(const std::uint32_t* rows, unsigned lane, const float* table, float* out) {
-  for (unsigned e = 0; e < 32; ++e) {
-    const unsigned bit = 6 * e;
-    std::uint64_t both = rows[bit / 32 * kLanes + lane];
-    if (bit % 32 > 26) both |= static_cast<std::uint64_t>(rows[(bit / 32 + 1) * kLanes + lane]) << 32;
-    out[e] = table[both >> (bit % 32) & 63];
-  }
-}
-void unpack_fours(const std::uint32_t* rows, unsigned lane, float* out) {
-  for (unsigned e = 0; e < 32; ++e) out[e] = decoders().fp4[rows[e / 8 * kLanes + lane] >> (4 * (e % 8)) & 15];
-}
-
-unsigned unpack(const Wave& wave, const Shape& shape, const Operand& operand, bool is_a, unsigned format, unsigned lane,
-                float* out) {
-  const std::uint32_t* const rows = wave.row(operand.index);
-  const Decoders& d = decoders();
-  switch (shape.kind) {
-    case Kind::kF16: unpack_halves(rows, lane, shape.a_dwords, false, out); return 2 * shape.a_dwords;
-    case Kind::kBf16: unpack_halves(rows, lane, shape.a_dwords, true, out); return 2 * shape.a_dwords;
-    case Kind::kFp8Fp8: unpack_bytes(rows, lane, shape.a_dwords, d.fp8, out); return 4 * shape.a_dwords;
-    case Kind::kBf8Bf8: unpack_bytes(rows, lane, shape.a_dwords, d.bf8, out); return 4 * shape.a_dwords;
-    case Kind::kFp8Bf8: unpack_bytes(rows, lane, shape.a_dwords, is_a ? d.fp8 : d.bf8, out); return 4 * shape.a_dwords;
-    case Kind::kBf8Fp8: unpack_bytes(rows, lane, shape.a_dwords, is_a ? d.bf8 : d.fp8, out); return 4 * shape.a_dwords;
-    case Kind::kF32: out[0] = as_float(rows[lane]); return 1;
-    default: break;
-  }
-  switch (format) {
-    case 0: unpack_bytes(rows, lane, 8, d.fp8, out); break;
-    case 1: unpack_bytes(rows, lane, 8, d.bf8, out); break;
-    case 2: unpack_sixes(rows, lane, d.fp6, out); break;
-    case 3: unpack_sixes(rows, lane, d.bf6, out); break;
-    default: unpack_fours(rows, lane, out); break;
-  }
-  return 32;
 }
 
 // Lane whose B a lane takes.
@@ -180,77 +101,34 @@ unsigned b_lane(unsigned layout, unsigned lane) {
   }
 }
 
-template <unsigned n>
-struct VectorOf {
-  typedef float Type __attribute__((vector_size(n * sizeof(float))));
+// Where a row of one block of the result is: `lanes` of a register are its columns.
+struct RowPlace {
+  unsigned reg, lane;
 };
-
-// c[m][n] += a[m][k] * b[k][n], k ascending.
-template <unsigned n>
-inline __attribute__((always_inline)) void multiply(const float* a, const float* b, float* c, unsigned k_count) {
-  using V = typename VectorOf<n>::Type;
-  const V* const columns = reinterpret_cast<const V*>(b);
-  V* const sums = reinterpret_cast<V*>(c);
-  constexpr unsigned rows = n == 16 ? 4 : n == 4 ? 4 : 2;
-  for (unsigned i = 0; i < n; i += rows) {
-    V sum[rows];
-    for (unsigned r = 0; r < rows; ++r) sum[r] = sums[i + r];
-    for (unsigned k = 0; k < k_count; ++k) {
-      const V column = columns[k];
-      for (unsigned r = 0; r < rows; ++r) sum[r] += a[(i + r) * kMaxK + k] * column;
-    }
-    for (unsigned r = 0; r < rows; ++r) sums[i + r] = sum[r];
+RowPlace place_of(const Shape& shape, unsigned block, unsigned line) {
+  if (shape.m == 4) return {line, 4 * block};
+  if (shape.m == 16) return {4 * block + line % 4, line / 4 * 16};
+  return {16 * block + line / 8 * 4 + line % 4, line / 4 % 2 * 32};
+}
+void gather_rows(const Wave& wave, const Operand& addend, const Shape& shape, unsigned block, float* c) {
+  const unsigned m = shape.m;
+  if (addend.kind != Operand::Kind::kVector) {
+    std::fill(c, c + m * m, as_float(wave.value32(addend)));
+    return;
+  }
+  for (unsigned line = 0; line < m; ++line) {
+    const RowPlace place = place_of(shape, block, line);
+    std::memcpy(c + line * m, wave.row(addend.index + place.reg) + place.lane, m * sizeof(float));
   }
 }
-MSA_OPS_CLONES void multiply16(const float* a, const float* b, float* c, unsigned k) { multiply<16>(a, b, c, k); }
-MSA_OPS_CLONES void multiply32(const float* a, const float* b, float* c, unsigned k) { multiply<32>(a, b, c, k); }
-MSA_OPS_CLONES void multiply4(const float* a, const float* b, float* c, unsigned k) { multiply<4>(a, b, c, k); }
-
-// The same for products that fp32 does not hold exactly: one rounding a step.
-MSA_OPS_CLONES void multiply_wide(unsigned n, const float* a, const float* b, float* c, unsigned k_count) {
-  for (unsigned i = 0; i < n; ++i) {
-    for (unsigned k = 0; k < k_count; ++k) {
-      for (unsigned j = 0; j < n; ++j) c[i * n + j] = std::fma(a[i * kMaxK + k], b[k * n + j], c[i * n + j]);
-    }
-  }
-}
-
-// Whether products of such numbers may leave the range in which fp32 has them exactly.
-bool is_extreme(const float* values, unsigned count) {
-  std::uint32_t found = 0;
-  for (unsigned i = 0; i < count; ++i) {
-    const std::uint32_t bits = as_bits(values[i]) & 0x7fffffff;
-    // Outside 2^-55 .. 2^55, and not zero.
-    found |= static_cast<std::uint32_t>((bits >> 23) - 72 > 110) & static_cast<std::uint32_t>(bits != 0);
-  }
-  return found != 0;
-}
-
-// The accumulator of a form of one block: rows of the result are runs of m lanes.
-unsigned row_of_run(unsigned m, unsigned reg, unsigned run) {
-  return m == 16 ? 4 * run + reg : 8 * (reg / 4) + 4 * run + reg % 4;
-}
-void gather_rows(const Wave& wave, const Operand& addend, unsigned m, unsigned regs, float* c) {
-  const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
-  for (unsigned reg = 0; reg < regs; ++reg) {
-    for (unsigned run = 0; run < kLanes / m; ++run) {
-      float* const to = c + row_of_run(m, reg, run) * m;
-      if (addend.kind == Operand::Kind::kVector)
-        std::memcpy(to, wave.row(addend.index + reg) + run * m, m * sizeof(float));
-      else std::fill(to, to + m, constant);
-    }
-  }
-}
-void scatter_rows(Wave& wave, unsigned first, unsigned m, unsigned regs, const float* c, const bool* nan_row,
-                  const bool* nan_column) {
-  for (unsigned reg = 0; reg < regs; ++reg) {
-    std::uint32_t* const to = wave.row(first + reg);
-    for (unsigned run = 0; run < kLanes / m; ++run) {
-      const unsigned line = row_of_run(m, reg, run);
-      for (unsigned j = 0; j < m; ++j) {
-        const std::uint32_t bits = as_bits(c[line * m + j]);
-        to[run * m + j] = is_nan(bits) || nan_row[line] || nan_column[j] ? kNan32 : bits;
-      }
+void scatter_rows(Wave& wave, const Operand& destination, const Shape& shape, unsigned block, const float* c) {
+  const unsigned m = shape.m;
+  for (unsigned line = 0; line < m; ++line) {
+    const RowPlace place = place_of(shape, block, line);
+    std::uint32_t* const to = wave.row(destination.index + place.reg) + place.lane;
+    for (unsigned j = 0; j < m; ++j) {
+      const std::uint32_t bits = as_bits(c[line * m + j]);
+      to[j] = is_nan(bits) ? kNan32 : bits;
     }
   }
 }
@@ -261,9 +139,17 @@ struct Undefined {
   unsigned from = 0;  // a register without a value
 };
 
+bool all_defined(const Wave& wave, const Instruction& i) {
+  for (unsigned at = 0; at < i.num_vector_reads; ++at) {
+    if (wave.defined(i.vector_reads[at]) != kAllLanes) return false;
+  }
+  return true;
+}
+
 // What of the result depends on registers that nothing has written. Violation if a load is on its way to one.
 Undefined find_undefined(const Wave& wave, const Instruction& i, const Shape& shape) {
   Undefined made;
+  if (all_defined(wave, i)) return made;
   Mask lines_a = 0, lines_b = 0;  // bad lanes
   const auto lanes_of = [&](const Operand& operand) -> Mask {
     if (operand.kind != Operand::Kind::kVector) return 0;
@@ -317,132 +203,168 @@ void finish(Wave& wave, const Instruction& i, const Undefined& undefined) {
   }
 }
 
-void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
-  alignas(64) static thread_local float a[32 * kMaxK];
-  alignas(64) static thread_local float b[32 * kMaxK];  // [k][n]
-  alignas(64) static thread_local float c[32 * 32];
-  const unsigned m = shape.m;
+constexpr unsigned kMostLines = 32;
+
+// Operands of a product, as fp32: [k][lines].
+struct Operands {
+  alignas(64) float a[kMostLines * kMaxK];
+  alignas(64) float b[kMostLines * kMaxK];
+  alignas(64) float c[kMostLines * kMostLines];
+  alignas(64) float scales[2][kLanes];
+  alignas(64) std::uint32_t moved[8][kLanes];  // B, its lanes moved
+};
+Operands& operands() {
+  static thread_local Operands made;
+  return made;
+}
+
+Element element_of(const Shape& shape, const Instruction& i, bool is_a) {
+  switch (shape.kind) {
+    case Kind::kF16: return Element::kF16;
+    case Kind::kBf16: return Element::kBf16;
+    case Kind::kFp8Fp8: return Element::kE4m3;
+    case Kind::kBf8Bf8: return Element::kE5m2;
+    case Kind::kFp8Bf8: return is_a ? Element::kE4m3 : Element::kE5m2;
+    case Kind::kBf8Fp8: return is_a ? Element::kE5m2 : Element::kE4m3;
+    case Kind::kF32: return Element::kF32;
+    case Kind::kI8: return Element::kI8;
+    default: break;
+  }
+  constexpr Element kFormats[] = {Element::kE4m3, Element::kE5m2, Element::kE2m3, Element::kE3m2, Element::kE2m1};
+  return kFormats[std::min<unsigned>(is_a ? i.broadcast_size : i.b_layout, 4)];
+}
+
+unsigned bits_of(Element element) {
+  switch (element) {
+    case Element::kF32: return 32;
+    case Element::kF16: case Element::kBf16: return 16;
+    case Element::kE2m3: case Element::kE3m2: return 6;
+    case Element::kE2m1: return 4;
+    default: return 8;
+  }
+}
+
+OperandPlace place_of_operand(const Wave& wave, const Instruction& i, const Shape& shape, bool is_a, unsigned block) {
   const bool mixed = shape.kind == Kind::kF8f6f4;
-  const unsigned b_layout = mixed ? 0 : i.b_layout;
-  bool wide = shape.kind == Kind::kF32;
-  float lane_values[32];
-  for (unsigned block = 0; block < shape.blocks; ++block) {
-    unsigned a_block = block;
-    if (!mixed && i.broadcast_size != 0) a_block = (block >> i.broadcast_size << i.broadcast_size) + i.broadcast_id;
-    bool nan_row[32] = {}, nan_column[32] = {};
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      for (unsigned which = 0; which < 2; ++which) {
-        const Operand& operand = i.sources[which];
-        const unsigned format = which == 0 ? i.broadcast_size : i.b_layout;
-        const unsigned from = which == 0 ? lane : b_lane(b_layout, lane);
-        const LaneMap map = lane_map(shape, lane, 1);
-        if (shape.blocks > 1 && map.block != (which == 0 ? a_block : block)) continue;
-        const unsigned count = unpack(wave, shape, operand, which == 0, format, from, lane_values);
-        const unsigned group = shape.blocks > 1 ? 0 : lane / m;
-        // 8-bit elements of the wide shapes come as two runs of 16 that are half of k apart.
-        const bool two_runs = mixed && format < 2;
-        for (unsigned e = 0; e < count; ++e) {
-          const unsigned k = two_runs ? e / 16 * (shape.k / 2) + group * 16 + e % 16 : group * count + e;
-          if (which == 0) a[map.line * kMaxK + k] = lane_values[e];
-          else b[k * m + map.line] = lane_values[e];
-        }
-      }
+  const std::uint32_t* rows = wave.row(i.sources[is_a ? 0 : 1].index);
+  if (!is_a && !mixed && i.b_layout != 0) {
+    Operands& own = operands();
+    for (unsigned word = 0; word < shape.a_dwords; ++word) {
+      for (unsigned lane = 0; lane < kLanes; ++lane)
+        own.moved[word][lane] = rows[word * kLanes + b_lane(i.b_layout, lane)];
     }
-    if (i.scaled) {
-      for (unsigned which = 0; which < 2; ++which) {
-        const Operand& operand = i.scales[which];
-        for (unsigned lane = 0; lane < kLanes; ++lane) {
-          // A byte of the lane's register is the scale of its line for 32 elements.
-          const std::uint32_t word =
-              operand.kind == Operand::Kind::kVector ? wave.row(operand.index)[lane] : wave.value32(operand);
-          const unsigned code = word >> (8 * i.scale_bytes[which]) & 255;
-          const unsigned line = lane % m, first = lane / m * 32;
-          if (code == 255) (which == 0 ? nan_row : nan_column)[line] = true;
-          const int power = static_cast<int>(code) - 127;
-          if (power == 0 || code == 255) continue;
-          if (std::abs(power) > 40) wide = true;
-          const auto scale = static_cast<float>(std::ldexp(1.0, power));
-          for (unsigned k = first; k < first + 32; ++k) (which == 0 ? a[line * kMaxK + k] : b[k * m + line]) *= scale;
-        }
-      }
-    }
-    const unsigned regs = shape.d_dwords / (m == 4 ? 1 : shape.blocks), first_reg = m == 4 ? 0 : block * regs;
-    const Operand& addend = i.sources[2];
-    const bool one_block = shape.blocks == 1;
-    if (one_block) gather_rows(wave, addend, m, regs, c);
-    if (i.scaled && (addend.absolute || addend.negate)) {
-      for (unsigned e = 0; e < m * m; ++e) {
-        if (addend.absolute) c[e] = std::fabs(c[e]);
-        if (addend.negate) c[e] = -c[e];
-      }
-    }
-    const float constant = addend.kind == Operand::Kind::kVector ? 0.0F : as_float(wave.value32(addend));
-    for (unsigned reg = first_reg; !one_block && reg < first_reg + regs; ++reg) {
-      const std::uint32_t* const row = addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg) : nullptr;
-      for (unsigned lane = 0; lane < kLanes; ++lane) {
-        unsigned of = 0;
-        const unsigned line = row_of(shape, lane, reg, of);
-        if (of != block) continue;
-        c[line * m + lane % m] = row != nullptr ? as_float(row[lane]) : constant;
-      }
-    }
-    if (!wide && shape.kind == Kind::kBf16) {
-      for (unsigned line = 0; line < m && !wide; ++line) wide = is_extreme(a + line * kMaxK, shape.k);
-      wide = wide || is_extreme(b, shape.k * m);
-    }
-    if (wide) multiply_wide(m, a, b, c, shape.k);
-    else if (m == 16) multiply16(a, b, c, shape.k);
-    else if (m == 32) multiply32(a, b, c, shape.k);
-    else multiply4(a, b, c, shape.k);
-    if (one_block) scatter_rows(wave, i.destination.index, m, regs, c, nan_row, nan_column);
-    for (unsigned reg = first_reg; !one_block && reg < first_reg + regs; ++reg) {
-      std::uint32_t* const row = wave.row(i.destination.index + reg);
-      for (unsigned lane = 0; lane < kLanes; ++lane) {
-        unsigned of = 0;
-        const unsigned line = row_of(shape, lane, reg, of);
-        if (of != block) continue;
-        const float value = c[line * m + lane % m];
-        row[lane] = std::isnan(value) || nan_row[line] || nan_column[lane % m] ? kNan32 : as_bits(value);
+    rows = own.moved[0];
+  }
+  const Element element = element_of(shape, i, is_a);
+  const unsigned groups = shape.blocks > 1 ? 1 : kLanes / shape.m;
+  const unsigned count = shape.k / groups;
+  // 8-bit elements of the wide shapes come as two runs of 16 that are half of k apart.
+  const unsigned run = mixed && bits_of(element) == 8 ? 16 : count;
+  return {element, rows + (shape.blocks > 1 ? block * shape.m : 0), shape.m, groups, count * bits_of(element) / 32,
+          run,     nullptr};
+}
+
+// E8M0 scales of the lanes, each of which is that of its line for 32 elements.
+struct Powers {
+  int least = 0, most = 0;  // of 2, and 0
+};
+void read_scales(const Wave& wave, const Instruction& i, unsigned which, float* scales, Powers& powers) {
+  const Operand& operand = i.scales[which];
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const std::uint32_t word =
+        operand.kind == Operand::Kind::kVector ? wave.row(operand.index)[lane] : wave.value32(operand);
+    const unsigned code = word >> (8 * i.scale_bytes[which]) & 255;
+    scales[lane] = as_float(code == 255 ? kNan32 : code == 0 ? 0x400000U : code << 23);
+    if (code == 255) continue;
+    powers.least = std::min(powers.least, static_cast<int>(code) - 127);
+    powers.most = std::max(powers.most, static_cast<int>(code) - 127);
+  }
+}
+
+// Scales with which elements leave the range of fp32: in fp64, whose sums are rounded to odd before they become fp32,
+// so that there is one rounding a step.
+void multiply_extreme(unsigned m, unsigned k_count, const Operands& own, float* c) {
+  for (unsigned row = 0; row < m; ++row) {
+    for (unsigned column = 0; column < m; ++column) {
+      float& sum = c[row * m + column];
+      for (unsigned k = 0; k < k_count; ++k) {
+        const double a = static_cast<double>(own.a[k * m + row]) * static_cast<double>(own.scales[0][k / 32 * m + row]);
+        const double b =
+            static_cast<double>(own.b[k * m + column]) * static_cast<double>(own.scales[1][k / 32 * m + column]);
+        const double product = a * b, before = sum;
+        double made = product + before;
+        const double part = made - product;
+        const double error = (product - (made - part)) + (before - part);
+        if (error != 0 && std::isfinite(made) && (as_bits(made) & 1) == 0)
+          made = std::nextafter(made, error > 0 ? HUGE_VAL : -HUGE_VAL);
+        sum = static_cast<float>(made);
       }
     }
   }
 }
 
+void multiply_floats(Wave& wave, const Instruction& i, const Shape& shape) {
+  Operands& own = operands();
+  const Product& units = product();
+  const unsigned m = shape.m;
+  const bool broadcasts = shape.kind != Kind::kF8f6f4 && i.broadcast_size != 0;
+  Powers powers;
+  for (unsigned which = 0; i.scaled && which < 2; ++which) read_scales(wave, i, which, own.scales[which], powers);
+  // Elements are below 2^16, and those times the least scale are still numbers of fp32.
+  const bool extreme = powers.most > 111;
+  for (unsigned block = 0; block < shape.blocks; ++block) {
+    const unsigned a_block = broadcasts ? (block >> i.broadcast_size << i.broadcast_size) + i.broadcast_id : block;
+    OperandPlace a = place_of_operand(wave, i, shape, true, a_block);
+    OperandPlace b = place_of_operand(wave, i, shape, false, block);
+    if (i.scaled && !extreme) {
+      a.scales = own.scales[0];
+      b.scales = own.scales[1];
+    }
+    units.unpack(a, shape.k, own.a);
+    units.unpack(b, shape.k, own.b);
+    const Operand& addend = i.sources[2];
+    gather_rows(wave, addend, shape, block, own.c);
+    if (i.scaled && (addend.absolute || addend.negate)) {
+      for (unsigned e = 0; e < m * m; ++e) {
+        if (addend.absolute) own.c[e] = std::fabs(own.c[e]);
+        if (addend.negate) own.c[e] = -own.c[e];
+      }
+    }
+    if (extreme) {
+      multiply_extreme(m, shape.k, own, own.c);
+    } else {
+      bool exact = shape.kind != Kind::kF32 && powers.least >= -40 && powers.most <= 40;
+      if (!units.fused && shape.kind == Kind::kBf16)
+        exact = !units.is_extreme(own.a, shape.k * m) && !units.is_extreme(own.b, shape.k * m);
+      units.multiply(m, own.a, own.b, own.c, shape.k, exact);
+    }
+    scatter_rows(wave, i.destination, shape, block, own.c);
+  }
+}
+
+// fp32 holds the sum of 64 products of bytes, so that only the addend needs integers.
 void multiply_integers(Wave& wave, const Instruction& i, const Shape& shape) {
-  alignas(64) static thread_local std::int32_t a[32][kMaxK];
-  alignas(64) static thread_local std::int32_t b[kMaxK][32];
-  const unsigned m = shape.m, per_lane = 4 * shape.a_dwords;
-  std::uint32_t results[32][kLanes];
+  Operands& own = operands();
+  const unsigned m = shape.m;
+  const Operand& addend = i.sources[2];
   for (unsigned block = 0; block < shape.blocks; ++block) {
     const unsigned a_block =
         i.broadcast_size != 0 ? (block >> i.broadcast_size << i.broadcast_size) + i.broadcast_id : block;
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const LaneMap map = lane_map(shape, lane, per_lane);
-      const unsigned from = b_lane(i.b_layout, lane);
-      for (unsigned e = 0; e < per_lane; ++e) {
-        const auto byte_of = [&](const Operand& operand, unsigned of) {
-          return static_cast<std::int32_t>(
-              static_cast<std::int8_t>(wave.row(operand.index + e / 4)[of] >> (8 * (e % 4))));
-        };
-        if (shape.blocks == 1 || map.block == a_block) a[map.line][map.k + e] = byte_of(i.sources[0], lane);
-        if (shape.blocks == 1 || map.block == block) b[map.k + e][map.line] = byte_of(i.sources[1], from);
-      }
-    }
-    const Operand& addend = i.sources[2];
-    for (unsigned reg = 0; reg < shape.d_dwords; ++reg) {
-      for (unsigned lane = 0; lane < kLanes; ++lane) {
-        unsigned of = 0;
-        const unsigned line = row_of(shape, lane, reg, of);
-        if (of != block) continue;
-        std::uint32_t sum =
-            addend.kind == Operand::Kind::kVector ? wave.row(addend.index + reg)[lane] : wave.value32(addend);
-        for (unsigned k = 0; k < shape.k; ++k) sum += static_cast<std::uint32_t>(a[line][k] * b[k][lane % m]);
-        results[reg][lane] = sum;
+    product().unpack(place_of_operand(wave, i, shape, true, a_block), shape.k, own.a);
+    product().unpack(place_of_operand(wave, i, shape, false, block), shape.k, own.b);
+    std::fill(own.c, own.c + m * m, 0.0F);
+    product().multiply(m, own.a, own.b, own.c, shape.k, true);
+    for (unsigned line = 0; line < m; ++line) {
+      const RowPlace place = place_of(shape, block, line);
+      std::uint32_t* const to = wave.row(i.destination.index + place.reg) + place.lane;
+      const std::uint32_t* const from =
+          addend.kind == Operand::Kind::kVector ? wave.row(addend.index + place.reg) + place.lane : nullptr;
+      for (unsigned j = 0; j < m; ++j) {
+        const auto sum = static_cast<std::uint32_t>(static_cast<std::int32_t>(own.c[line * m + j]));
+        to[j] = (from != nullptr ? from[j] : wave.value32(addend)) + sum;
       }
     }
   }
-  for (unsigned reg = 0; reg < shape.d_dwords; ++reg)
-    std::copy_n(results[reg], kLanes, wave.row(i.destination.index + reg));
 }
 
 void multiply_doubles(Wave& wave, const Instruction& i, const Shape& shape) {

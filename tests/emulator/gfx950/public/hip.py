@@ -103,6 +103,7 @@ class Hip:
         self._functions.append((code, kernel))
         function[0] = len(self._functions)
         if self.keep is not None:
+            self.keep.mkdir(parents=True, exist_ok=True)
             (self.keep / f"{len(self._functions):04}_{name.decode()}.hsaco").write_bytes(code)
         return 0
 
