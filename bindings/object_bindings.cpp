@@ -56,10 +56,11 @@ emulator::Counters emulate_object(const ObjectFunctions& object, const std::vect
                                   const std::vector<py::bytes>& arguments,
                                   const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
                                   const std::string& chip, std::optional<std::uint64_t> seed,
-                                  std::optional<std::uint64_t> sum_order, unsigned threads) {
+                                  std::optional<std::uint64_t> sum_order, unsigned threads,
+                                  std::optional<unsigned> multiprocessors) {
   auto values = texts(arguments);
   const py::gil_scoped_release release;
-  EmulatorRuntime runtime(modules, allocations_from(allocations), emulator::chip_of(chip),
+  EmulatorRuntime runtime(modules, allocations_from(allocations), emulator::chip_of(chip, multiprocessors),
                           {max_instructions, seed, sum_order, threads});
   launch(object, runtime, std::move(values));
   return runtime.counters;
@@ -70,14 +71,15 @@ std::vector<emulator::Counters> emulate_object_on_devices(
     const ObjectFunctions& object, const std::vector<std::string>& modules,
     const std::vector<std::vector<py::bytes>>& arguments, const std::vector<std::vector<AllocationTuple>>& allocations,
     std::uint64_t max_instructions, const std::string& chip, std::optional<std::uint64_t> seed,
-    std::optional<std::uint64_t> sum_order, unsigned threads) {
+    std::optional<std::uint64_t> sum_order, unsigned threads, std::optional<unsigned> multiprocessors) {
+  const emulator::Chip device = emulator::chip_of(chip, multiprocessors);
   std::vector<std::vector<std::string>> values;
   for (const auto& own : arguments) values.push_back(texts(own));
   const py::gil_scoped_release release;
   std::vector<CollectingRuntime> runtimes;
   runtimes.reserve(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    runtimes.emplace_back(modules, emulator::chip_of(chip), static_cast<int>(i));
+    runtimes.emplace_back(modules, device, static_cast<int>(i));
     launch(object, runtimes.back(), std::move(values[i]));
   }
   std::vector<emulator::ptx::DeviceLaunch> devices;
@@ -100,8 +102,7 @@ std::vector<emulator::Counters> emulate_object_on_devices(
       devices[i].kernel = own.kernel.get();
       devices[i].parameters = std::move(own.parameters);
     }
-    emulator::ptx::execute_on_devices(devices, shape, emulator::chip_of(chip),
-                                      {max_instructions, seed, sum_order, threads});
+    emulator::ptx::execute_on_devices(devices, shape, device, {max_instructions, seed, sum_order, threads});
   }
   std::vector<emulator::Counters> counters;
   for (const auto& device : devices) counters.push_back(device.counters);
@@ -126,11 +127,11 @@ void add_objects(py::module_& m) {
       "Addresses of the functions that exported objects call, by name.");
   m.def("emulate_object", &emulate_object, py::arg("object"), py::arg("modules"), py::arg("arguments"),
         py::arg("allocations"), py::arg("max_instructions"), py::arg("chip"), py::arg("seed"), py::arg("sum_order"),
-        py::arg("threads"), "Runs an object's host launcher; what it launches is executed from the PTX of its modules.");
+        py::arg("threads"), py::arg("multiprocessors") = py::none(), "Runs an object's host launcher; what it launches is executed from the PTX of its modules.");
   m.def("emulate_object_on_devices", &emulate_object_on_devices, py::arg("object"), py::arg("modules"),
         py::arg("arguments"), py::arg("allocations"), py::arg("max_instructions"), py::arg("chip"), py::arg("seed"),
         py::arg("sum_order"), py::arg("threads"),
-        "The same on several devices at the same time.");
+        py::arg("multiprocessors") = py::none(), "The same on several devices at the same time.");
 }
 
 }  // namespace msa_ops

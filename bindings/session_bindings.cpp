@@ -20,8 +20,8 @@ namespace {
 class Session {
  public:
   Session(const std::string& chip, std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
-          std::optional<std::uint64_t> sum_order, unsigned threads)
-      : runtime(emulator::chip_of(chip), {max_instructions, seed, sum_order, threads}) {}
+          std::optional<std::uint64_t> sum_order, unsigned threads, std::optional<unsigned> multiprocessors)
+      : runtime(emulator::chip_of(chip, multiprocessors), {max_instructions, seed, sum_order, threads}) {}
 
   void enter() { scope_ = std::make_unique<RuntimeScope>(runtime); }
   void leave() { scope_.reset(); }
@@ -37,8 +37,9 @@ class Session {
 void add_sessions(py::module_& m) {
   py::class_<Session>(m, "EmulatorSession")
       .def(py::init<const std::string&, std::uint64_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>,
-                    unsigned>(),
-           py::arg("chip"), py::arg("max_instructions"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"))
+                    unsigned, std::optional<unsigned>>(),
+           py::arg("chip"), py::arg("max_instructions"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"),
+           py::arg("multiprocessors") = py::none())
       .def("enter", &Session::enter, "From now on this thread's kernels run here.")
       .def("leave", &Session::leave)
       .def(

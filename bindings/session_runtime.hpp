@@ -42,7 +42,7 @@ class SessionRuntime : public EmulatorRuntime {
   };
   std::vector<Module> modules_;
   emulator::GlobalMemory memory_;
-  const emulator::Chip& chip_;
+  emulator::Chip chip_;
   emulator::RunOptions options_;
   std::optional<std::vector<Launch>> together_;
 };

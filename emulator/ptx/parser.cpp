@@ -7,6 +7,7 @@
 
 #include "error.hpp"
 #include "lexer.hpp"
+#include "versions.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -26,6 +27,7 @@ class Parser {
   explicit Parser(std::string_view source) : tokens_(tokenize(source)) {}
 
   Module parse() {
+    head();
     while (peek().kind != Token::Kind::kEnd) top_level();
     return std::move(module_);
   }
@@ -74,14 +76,7 @@ class Parser {
   void top_level() {
     const Token& token = peek();
     const std::string_view text = token.text;
-    if (text == ".version") {
-      next(), next();
-    } else if (text == ".target") {
-      next();
-      module_.target = word("a target");
-      check_target(token.line);
-      while (accept(',')) next();
-    } else if (text == ".address_size") {
+    if (text == ".address_size") {
       next();
       if (integer() != 64) throw Unsupported(".address_size other than 64", token.line);
     } else if (text == ".file") {
@@ -105,12 +100,18 @@ class Parser {
     }
   }
 
-  // What came before the chips of the table, and they; whether a chip runs it is for the launch to say.
-  void check_target(int line) const {
-    const std::string& target = module_.target;
-    char* end = nullptr;
-    const unsigned long number = target.compare(0, 3, "sm_") == 0 ? std::strtoul(target.c_str() + 3, &end, 10) : 0;
-    if (number == 0 || number > 107) throw Unsupported(".target " + target, line);
+  // .version 9.0  .target sm_90a, debug   in this order before everything else. Whether a chip runs the target is for the
+  // launch to say.
+  void head() {
+    if (peek().text != ".version") throw PtxError("the text does not begin with `.version`", peek().line);
+    next();
+    const Token version = next();
+    check_version(version.text, version.line);
+    if (peek().text != ".target") throw PtxError("no `.target` after `.version`", peek().line);
+    const int line = next().line;
+    module_.target = word("a target");
+    check_target(module_.target, version.text, line);
+    while (accept(',')) next();
   }
 
   // .shared .align 16 .b8 name[16];  without a number in the brackets it is the dynamic shared memory.

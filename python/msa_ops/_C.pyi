@@ -175,6 +175,7 @@ def emulate_object(
     seed: int | None,
     sum_order: int | None,
     threads: int,
+    multiprocessors: int | None = None,
 ) -> EmulatorCounters: ...
 def emulate_object_on_devices(
     object: ObjectFunctions,
@@ -186,11 +187,18 @@ def emulate_object_on_devices(
     seed: int | None,
     sum_order: int | None,
     threads: int,
+    multiprocessors: int | None = None,
 ) -> list[EmulatorCounters]: ...
 
 class EmulatorSession:
     def __init__(
-        self, chip: str, max_instructions: int, seed: int | None, sum_order: int | None, threads: int
+        self,
+        chip: str,
+        max_instructions: int,
+        seed: int | None,
+        sum_order: int | None,
+        threads: int,
+        multiprocessors: int | None = None,
     ) -> None: ...
     def enter(self) -> None: ...
     def leave(self) -> None: ...

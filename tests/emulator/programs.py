@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from msa_ops.emulator import Report, run_ptx
 
-HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+HEAD = ".version 9.4\n.target sm_90a\n.address_size 64\n"
 BITS = {"pred": 0, "b16": 2, "b32": 4, "b64": 8}
 
 

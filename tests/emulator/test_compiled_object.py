@@ -179,3 +179,36 @@ def test_an_object_of_this_repository() -> None:
     loaded = load_object(f"{base}.o", Path(f"{base}.ptx").read_text())
     loaded.run(args.x, codes, scales, None, float(args.scale_floor), scales.numel(), chip="sm_90a")
     assert torch.equal(codes, expected[0]) and torch.equal(scales, expected[1])
+
+
+HEADER = """
+typedef struct { void *data; } adder_Tensor_data_t;
+static inline int32_t cute_dsl_adder_wrapper(adder_Kernel_Module_t *module, adder_Tensor_data_t *data, float v,
+                                             void *flag, int32_t threads, cudaStream_t stream) {
+    void *args[6] = { data, &v, &flag, &threads, &stream, &ret };
+}
+"""
+
+
+def test_lengths_of_arguments_are_checked_with_a_header(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    path.with_suffix(".h").write_text(HEADER)
+    checked = load_object(path, PTX)
+    assert checked.argument_sizes == [8, 4, 8, 4]
+    data = np.arange(32, dtype=np.float32)
+    checked.run(data.ctypes.data.to_bytes(8, "little"), 1.0, None, 32, chip="sm_90a", tensors={"data": data})
+    assert np.array_equal(data, np.arange(32) + np.float32(1))
+    with pytest.raises(ValueError, match="argument 0: 4 bytes; accepted: 8 bytes"):
+        checked.run(bytes(4), 1.0, None, 32, chip="sm_90a")
+    with pytest.raises(ValueError, match="arguments: 3; the launcher takes 4"):
+        checked.run(data, 1.0, None, chip="sm_90a")
+    assert load_object(path, PTX, header=path.with_suffix(".h")).argument_sizes == checked.argument_sizes
+
+
+def test_a_structure_is_not_a_pointer(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    header = tmp_path / "other.h"
+    header.write_text(HEADER.replace("void *data;", "void *data; int32_t dynamic_shapes[1];"))
+    checked = load_object(path, PTX, header=header)
+    with pytest.raises(ValueError, match="argument 0: ndarray; accepted: 16 bytes"):
+        checked.run(np.zeros(32, np.float32), 1.0, None, 32, chip="sm_90a")

@@ -68,7 +68,7 @@ def test_errors_name_the_line(instruction: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("text, message", [
-    ("", "entry: 'k'; the PTX has: $"),
+    (HEAD, "entry: 'k'; the PTX has: $"),
     (kernel("").replace(" k(", " other("), "entry: 'k'; the PTX has: other"),
     (HEAD.replace("64", "32"), "address_size"),
     (HEAD.replace("sm_90a", "sm_120a"), "unsupported: `.target sm_120a` at line 2"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msa_ops import whole_file
 from msa_ops.bench.check import Comparison
 from msa_ops.bench.decode import FormatError, decode
 from msa_ops.bench.environment import Environment
@@ -99,7 +100,7 @@ def to_json(report: Report) -> str:
 
 def write(report: Report, path: str) -> None:
     """Writes the file; one that is there is replaced (see `check_path`)."""
-    Path(path).write_text(to_json(report), encoding="utf-8")
+    whole_file.write(path, to_json(report))
 
 
 def check_path(path: str, schema: str = SCHEMA, verb: str = "bench") -> None:

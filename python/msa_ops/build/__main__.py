@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from msa_ops import whole_file
 from msa_ops.build import budgets
 from msa_ops.build.driver import CompileError, compile_all
 from msa_ops.build.toolchain import ToolchainError
@@ -39,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.write_budgets:
             file = args.write_budgets / f"{arch}.json"
             found = budgets.updated(of_arch, budgets.read(file) if file.exists() else {}, args.op)
-            file.write_text(json.dumps(found, indent=1) + "\n")
+            whole_file.write(file, json.dumps(found, indent=1) + "\n")
         elif args.check_budgets:
             wanted_budgets = {
                 name: budget

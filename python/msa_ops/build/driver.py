@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msa_ops import whole_file
 from msa_ops.build import cute_kernels, flydsl_kernels
 from msa_ops.build.unit import Unit
 from msa_ops.emulator.kernel_text import ARCHIVE
@@ -56,7 +57,7 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
     (folder / "kernel_table.cpp").write_text(cute_kernels.table(_of(units, metadata, "cute")))
     (folder / "code_objects.cpp").write_text(flydsl_kernels.table(_of(units, metadata, "flydsl"), folder))
     write_texts(folder)
-    (folder / "kernels.json").write_text(json.dumps(metadata, indent=1, sort_keys=True) + "\n")
+    whole_file.write(folder / "kernels.json", json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
 
 

@@ -6,8 +6,9 @@ import argparse
 import json
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msa_ops import whole_file
 
 if TYPE_CHECKING:
     from msa_ops.bench.check import Comparison, Reference
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         print(report(launches))
     if args.json:
         data = {"schema": SCHEMA, "case": case.name, "backend": backend, "arch": chip.platform.arch, "runs": runs}
-        Path(args.json).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        whole_file.write(args.json, json.dumps(data, indent=1) + "\n")
     return 0 if all(one["right"] for one in runs) else 1
 
 

@@ -16,7 +16,9 @@ from typing import Any
 from msa_ops import _C
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain
+from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
+from msa_ops.emulator.object_header import argument_sizes
 from msa_ops.emulator.run import Report, allocations_of, report_of
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
@@ -30,42 +32,56 @@ class CompiledObject:
     memory. It stays in the process until that ends, as any shared library that was loaded.
     """
 
-    def __init__(self, name: str, functions: _C.ObjectFunctions, modules: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        functions: _C.ObjectFunctions,
+        modules: Sequence[str],
+        argument_sizes: Sequence[int | None] | None = None,
+    ) -> None:
         self.name = name
+        self.argument_sizes = argument_sizes
+        """Bytes of the arguments as the header says, None where it does not; None without a header."""
         self._functions = functions
         self._modules = list(modules)
 
     def run(
         self,
         *arguments: Any,
-        chip: str,
+        chip: ChipLike,
         tensors: Mapping[str, Any] | None = None,
         max_instructions: int = MAX_INSTRUCTIONS,
         seed: int | None = None,
         sum_order: int | None = None,
         threads: int = 1,
+        multiprocessors: int | None = None,
     ) -> Report:
         """Calls the launcher, and executes what it launches.
 
         arguments: the launcher's, in order and without the stream, members of tuples one by one: a CPU tensor or NumPy
             array for a pointer (exactly its bytes are memory that the kernels may use), an int of up to eight bytes,
             a float for fp32, None for a null pointer, bytes for a structure. CuTe-DSL leaves out arguments that were
-            constants when it compiled.
-        chip, tensors, max_instructions, seed, sum_order, threads: as in `run_ptx`.
+            constants when it compiled. With the object's header their number and the lengths of bytes are checked;
+            without it the launcher reads on behind bytes that are too short.
+        chip, tensors, max_instructions, seed, sum_order, threads, multiprocessors: as in `run_ptx`; the launcher sees
+            the number of multiprocessors too.
 
-        Raises as `run_ptx`; RuntimeError if the launcher gives up by itself.
+        Raises as `run_ptx`; ValueError for arguments that are not those of the header; RuntimeError if the launcher
+        gives up by itself.
         """
         check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
+        arch, multiprocessors = device(chip, multiprocessors)
         counters = _C.emulate_object(
             self._functions,
             self._modules,
-            [_value(i, one) for i, one in enumerate(arguments)],
+            self._values(arguments),
             allocations_of(arguments, tensors),
             max_instructions,
-            chip,
+            arch,
             seed,
             sum_order,
             threads,
+            multiprocessors,
         )
         return report_of(counters)
 
@@ -73,12 +89,13 @@ class CompiledObject:
         self,
         arguments: Sequence[Sequence[Any]],
         *,
-        chip: str,
+        chip: ChipLike,
         tensors: Mapping[str, Any] | None = None,
         max_instructions: int = MAX_INSTRUCTIONS,
         seed: int | None = None,
         sum_order: int | None = None,
         threads: int = 1,
+        multiprocessors: int | None = None,
     ) -> list[Report]:
         """Calls the launcher once for each device, and executes what they launch at the same time: the first launch of
         every device together, then the second. All devices may use all memory.
@@ -91,26 +108,49 @@ class CompiledObject:
         check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
         memory = [one for i, own in enumerate(arguments) for one in allocations_of(own, None, f"device {i} ")]
         memory += allocations_of((), tensors)
+        arch, multiprocessors = device(chip, multiprocessors)
         counters = _C.emulate_object_on_devices(
             self._functions,
             self._modules,
-            [[_value(i, one) for i, one in enumerate(own)] for own in arguments],
+            [self._values(own) for own in arguments],
             [memory] * len(arguments),
             max_instructions,
-            chip,
+            arch,
             seed,
             sum_order,
             threads,
+            multiprocessors,
         )
         return [report_of(one) for one in counters]
 
+    def _values(self, arguments: Sequence[Any]) -> list[bytes]:
+        """The arguments as the launcher reads them. Raises ValueError for what is not as in the header."""
+        values = [_value(i, one) for i, one in enumerate(arguments)]
+        if self.argument_sizes is None:
+            return values
+        if len(values) != len(self.argument_sizes):
+            raise ValueError(f"arguments: {len(values)}; the launcher takes {len(self.argument_sizes)}")
+        for i, (given, value, size) in enumerate(zip(arguments, values, self.argument_sizes, strict=True)):
+            exact = isinstance(plain(given), bytes)
+            if size is not None and (len(value) != size if exact else size > len(value)):
+                kind = f"{len(value)} bytes" if exact else type(given).__name__
+                raise ValueError(f"argument {i}: {kind}; accepted: {size} bytes")
+        return values
 
-def load_object(path: str | os.PathLike[str], ptx: str | Sequence[str], compiler: str | None = None) -> CompiledObject:
+
+def load_object(
+    path: str | os.PathLike[str],
+    ptx: str | Sequence[str],
+    compiler: str | None = None,
+    header: str | os.PathLike[str] | None = None,
+) -> CompiledObject:
     """Loads an object file that CuTe-DSL exported (`compiled.export_to_c`) for this machine's processor.
 
     path: the object file, with one host launcher. ptx: the text of the kernels that it launches, or several texts if it
     launches kernels of several modules; CuTe-DSL leaves them in its dump directory with `CUTE_DSL_KEEP=ptx`.
     compiler: the C compiler that links; default: `CC`, or the first of cc, gcc, clang that there is.
+    header: the header file that the export wrote, for checks of arguments; default: the one of the object's name beside
+        it, if there is one.
 
     The object calls functions of a CUDA runtime library. They become those of this package, for this object alone, so
     no GPU, driver or library of NVIDIA is needed, and one that is loaded is not touched.
@@ -136,7 +176,10 @@ def load_object(path: str | os.PathLike[str], ptx: str | Sequence[str], compiler
         _address_of(library, path, symbol)
         for symbol in (f"{prefix}_cuda_init", f"{prefix}_cuda_load_to_device", launcher[0])
     ]
-    return CompiledObject(launcher[1], _C.ObjectFunctions(launcher[1], *addresses), texts)
+    beside = path.with_suffix(".h")
+    known = Path(header) if header is not None else beside if beside.is_file() else None
+    sizes = None if known is None else argument_sizes(known.read_text(encoding="utf-8"))
+    return CompiledObject(launcher[1], _C.ObjectFunctions(launcher[1], *addresses), texts, sizes)
 
 
 def _launcher(path: Path, content: bytes) -> tuple[str, str]:

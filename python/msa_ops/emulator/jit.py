@@ -18,6 +18,7 @@ from msa_ops import _C
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS
 from msa_ops.emulator.compiled_object import linked
+from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, allocation
 from msa_ops.emulator.run import Report, report_of
 
@@ -37,11 +38,19 @@ class JitSession:
     """What `jit` gives: the memory of the chip, and since it began, in order, the launches and the PTX texts of what
     was compiled."""
 
-    def __init__(self, chip: str, max_instructions: int, seed: int | None, sum_order: int | None, threads: int) -> None:
+    def __init__(
+        self,
+        chip: str,
+        max_instructions: int,
+        seed: int | None,
+        sum_order: int | None,
+        threads: int,
+        multiprocessors: int | None = None,
+    ) -> None:
         self.chip = chip
         self.launches: list[JitLaunch] = []
         self.texts: list[str] = []
-        self._session = _C.EmulatorSession(chip, max_instructions, seed, sum_order, threads)
+        self._session = _C.EmulatorSession(chip, max_instructions, seed, sum_order, threads, multiprocessors)
         self._options = max_instructions, sum_order, threads
         self._memory: list[Allocation] = []
         self._held: list[Any] = []
@@ -117,13 +126,14 @@ class JitSession:
 
 @contextlib.contextmanager
 def jit(
-    chip: str,
+    chip: ChipLike,
     *,
     memory: Sequence[Any] | Mapping[str, Any] = (),
     seed: int | None = None,
     sum_order: int | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int = 1,
+    multiprocessors: int | None = None,
 ) -> Iterator[JitSession]:
     """Within the block, CuTe-DSL compiles for an emulated chip, and this thread's compiled functions run on it.
 
@@ -132,7 +142,7 @@ def jit(
     Their host launchers run as they are. Everything has to be compiled within the block. No GPU, driver or CUDA library
     is needed, but CuTe-DSL itself and a C compiler that links; x86-64 only.
 
-    chip: sm_90a, sm_100a, sm_103a or sm_107a. memory: tensors and arrays that kernels may use, more by
+    chip, multiprocessors: as in `run_ptx`. memory: tensors and arrays that kernels may use, more by
     `JitSession.use`: whatever a kernel touches beside them is out of bounds.
     seed, sum_order, max_instructions, threads: as in `run_ptx`.
 
@@ -145,7 +155,8 @@ def jit(
     from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor
     from cutlass.cutlass_dsl.cutlass import CuteExperimentalDSL
 
-    session = JitSession(chip, max_instructions, seed, sum_order, threads)
+    arch, multiprocessors = device(chip, multiprocessors)
+    session = JitSession(arch, max_instructions, seed, sum_order, threads, multiprocessors)
     session.use(**memory) if isinstance(memory, Mapping) else session.use(*memory)
 
     read_artifacts = jit_executor.JitFunctionArtifacts.__post_init__
@@ -176,10 +187,10 @@ def jit(
         def engine_of_module(_: Any, module: Any, *__: Any, **___: Any) -> OwnEngine:
             return OwnEngine(_host_object(module, Path(folder)))
 
-        patches.enter_context(mock.patch.dict(os.environ, {"CUTE_DSL_ARCH": chip}))
+        patches.enter_context(mock.patch.dict(os.environ, {"CUTE_DSL_ARCH": arch}))
         for dsl in {id(one): one for one in (CuTeDSL._get_dsl(), CuteExperimentalDSL._get_dsl())}.values():
             settings = type(dsl.envar)(dsl.envar.prefix)
-            settings.arch, settings.dump_dir = chip, folder
+            settings.arch, settings.dump_dir = arch, folder
             settings.keep_ptx = settings.keep_cubin = settings.no_cache = True
             patches.enter_context(mock.patch.object(dsl, "envar", settings))
         for owner, name, replacement in (

@@ -9,6 +9,7 @@ from typing import Any
 from msa_ops import _C
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
+from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, allocation, is_memory
 
 
@@ -82,7 +83,7 @@ def run_ptx(
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
     cluster: int | Sequence[int] = 1,
-    chip: str = "sm_90a",
+    chip: ChipLike = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
     threads: int = 1,
@@ -98,7 +99,8 @@ def run_ptx(
         None for a null pointer, or bytes.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: warp instructions after which the launch is given up.
-    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a.
+    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a, or a
+        platform or emulated chip (`msa_ops.emulate`) of these.
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
@@ -114,6 +116,7 @@ def run_ptx(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
     )
     check_text(ptx)
+    arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if len(sizes) != len(arguments):
@@ -131,7 +134,7 @@ def run_ptx(
             allocations,
             max_instructions,
             three("cluster", cluster),
-            chip,
+            arch,
             seed,
             sum_order,
             threads,
@@ -152,10 +155,11 @@ def run_ptx_on_devices(
     peer_access: bool = True,
     max_instructions: int = MAX_INSTRUCTIONS,
     cluster: int | Sequence[int] = 1,
-    chip: str = "sm_90a",
+    chip: ChipLike = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
     threads: int = 1,
+    multiprocessors: int | None = None,
 ) -> list[Report]:
     """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
 
@@ -167,6 +171,7 @@ def run_ptx_on_devices(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
     )
     check_text(ptx)
+    arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
     sizes = _C.ptx_parameters(ptx, entry)
     if not arguments or any(len(own) != len(sizes) for own in arguments):
@@ -183,10 +188,11 @@ def run_ptx_on_devices(
         [everything if peer_access else memory for memory in own_memory],
         max_instructions,
         three("cluster", cluster),
-        chip,
+        arch,
         seed,
         sum_order,
         threads,
+        multiprocessors,
     )
     return [report_of(one) for one in counters]
 
@@ -197,7 +203,7 @@ def run_compiled(
     args: Sequence[Any],
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
-    chip: str = "sm_90a",
+    chip: ChipLike = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
     multiprocessors: int | None = None,
@@ -216,12 +222,13 @@ def run_compiled(
         raise NotImplementedError(str(error)) from None
     check_options(max_instructions=max_instructions, seed=seed, sum_order=sum_order)
     check_text(ptx)
+    arch, multiprocessors = device(chip, multiprocessors)
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
     return report_of(
         _C.emulate_launch(
-            position, ptx, memory, slots, max_instructions, chip, seed, sum_order, multiprocessors=multiprocessors
+            position, ptx, memory, slots, max_instructions, arch, seed, sum_order, multiprocessors=multiprocessors
         )
     )
 

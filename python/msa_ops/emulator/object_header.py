@@ -1,0 +1,48 @@
+"""The header that CuTe-DSL writes beside an exported object: how long each argument of the launcher is."""
+
+from __future__ import annotations
+
+import re
+
+_SIZES = {"char": 1, "bool": 1, "int8_t": 1, "int16_t": 2, "half": 2, "__half": 2, "int32_t": 4, "int": 4, "float": 4,
+          "int64_t": 8, "double": 8}  # fmt: skip
+_STRUCTURE = re.compile(r"typedef struct\s*\{(?P<members>[^{}]*)\}\s*(?P<name>\w+)\s*;")
+_MEMBER = re.compile(r"\s*(?P<type>[\w\s]+?)\s*(?P<pointer>\**)\s*(?P<name>\w+)\s*(?:\[(?P<count>\d+)\])?\s*$")
+_WRAPPER = re.compile(r"\bcute_dsl_\w+_wrapper\((?P<parameters>[^)]*)\)\s*\{(?P<body>.*?)\n\}", re.DOTALL)
+_ARGUMENTS = re.compile(r"void \*args\[\d+\]\s*=\s*\{(?P<list>[^}]*)\}")
+
+
+def argument_sizes(text: str) -> list[int | None]:
+    """Bytes of the launcher's arguments, in order and without the stream; None for one that the header does not tell.
+
+    Raises ValueError if it is no such header.
+    """
+    wrapper = _WRAPPER.search(text)
+    values = _ARGUMENTS.search(wrapper["body"]) if wrapper else None
+    if wrapper is None or values is None:
+        raise ValueError("header: it has no launcher of CuTe-DSL")
+    structures = {one["name"]: _structure_size(one["members"]) for one in _STRUCTURE.finditer(text)}
+    known: dict[str, int | None] = {}
+    for parameter in wrapper["parameters"].split(","):
+        found = _MEMBER.match(parameter)
+        if found is None:
+            continue
+        kind = found["type"].removeprefix("const ").removeprefix("struct ")
+        # A structure is handed by its address, and so are the members of a tuple; other pointers are values.
+        structure = structures.get(kind) if found["pointer"] else None
+        known[found["name"]] = structure or (_SIZES.get(kind.removeprefix("u")) if kind != "void" else 8)
+    names = [one.strip().lstrip("&") for one in values["list"].split(",")]
+    return [known.get(name.split("[")[0]) for name in names[:-2]]  # then come the stream and the result
+
+
+def _structure_size(members: str) -> int | None:
+    """By the rules of C: each member at a multiple of its size, the whole a multiple of the largest one."""
+    end, alignment = 0, 1
+    for member in filter(str.strip, members.split(";")):
+        found = _MEMBER.match(member)
+        size = None if found is None else 8 if found["pointer"] else _SIZES.get(found["type"].removeprefix("u"))
+        if found is None or size is None:
+            return None
+        end = -(-end // size) * size + size * int(found["count"] or 1)
+        alignment = max(alignment, size)
+    return -(-end // alignment) * alignment

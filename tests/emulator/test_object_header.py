@@ -1,0 +1,46 @@
+"""Lengths of a launcher's arguments, from the header that CuTe-DSL writes beside the object."""
+
+from __future__ import annotations
+
+import pytest
+
+from msa_ops.emulator.object_header import argument_sizes
+
+HEADER = """
+typedef struct {
+    void *data;
+    int32_t dynamic_shapes[3];
+    int64_t dynamic_strides[2];
+} k_Tensor_a_t;
+
+
+typedef struct {
+    void *data;
+} k_Tensor_b_t;
+
+void _mlir_k__mlir_ciface_f(void **args, int32_t num_args);
+
+static inline int32_t cute_dsl_k_wrapper(k_Kernel_Module_t *module, k_Tensor_a_t *a, k_Tensor_b_t *b, float v,
+                                         uint8_t n, int32_t *sh, void *p, cudaStream_t stream) {
+    int32_t ret = 0;
+    void *args[9] = {
+        a, b, &v, &n, &sh[0], &sh[1], &p, &stream,
+        &ret
+    };
+    _mlir_k__mlir_ciface_f(args, 9);
+    return ret;
+}
+"""
+
+
+def test_sizes() -> None:
+    assert argument_sizes(HEADER) == [40, 8, 4, 1, 4, 4, 8]
+
+
+def test_a_member_that_is_not_known() -> None:
+    assert argument_sizes(HEADER.replace("int64_t dynamic_strides", "cudaStream_t dynamic_strides"))[0] is None
+
+
+def test_no_header() -> None:
+    with pytest.raises(ValueError, match="no launcher of CuTe-DSL"):
+        argument_sizes("int main() {}")
