@@ -1,7 +1,6 @@
 #include "call_replays.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 
 #include "compiled_kernels.hpp"
@@ -12,126 +11,171 @@ namespace msa_ops {
 namespace {
 
 constexpr std::size_t kMostCalls = 4096;
+constexpr std::size_t kMostKeywords = 64;
 
-// What a thread read last, so that a call is not read again after its results are made.
-struct LastRead {
-  const void* replays = nullptr;
-  const void* args = nullptr;
-  const void* kwargs = nullptr;
-  std::string bytes;
-  std::vector<SignatureReader::Span> spans;
-};
-thread_local LastRead t_last;
-
-bool contains(const std::vector<std::string>& names, const char* name) {
-  return std::any_of(names.begin(), names.end(), [name](const std::string& other) { return other == name; });
-}
-
-// Calls function(value) for all values of a call, in the order in which it is read.
+// Calls function(value) for all values of a call that are given, in the order in which it is read.
 template <typename Function>
-void for_values(const py::tuple& args, const py::dict& kwargs, py::handle outs, const py::tuple& made,
+void for_values(const CallValues& values, std::size_t num_parameters, const py::tuple& made,
                 py::handle made_workspace, Function function) {
-  for (const py::handle value : args) function(value);
-  for (const auto& item : kwargs) function(item.second);
-  if (!outs.is_none()) {
-    for (const py::handle value : py::reinterpret_borrow<py::tuple>(outs)) function(value);
+  for (std::size_t i = 0; i < num_parameters; ++i) {
+    if (values.parameters[i] != nullptr) function(values.parameters[i]);
+  }
+  if (values.outs != nullptr && values.outs != Py_None) {
+    for (const py::handle value : py::reinterpret_borrow<py::tuple>(values.outs)) function(value);
   }
   for (const py::handle value : made) function(value);
   if (!made_workspace.is_none()) function(made_workspace);
 }
 
+class ReleasedInterpreter {
+ public:
+  ReleasedInterpreter() : state_(PyEval_SaveThread()) {}
+  ~ReleasedInterpreter() { PyEval_RestoreThread(state_); }
+  ReleasedInterpreter(const ReleasedInterpreter&) = delete;
+  ReleasedInterpreter& operator=(const ReleasedInterpreter&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 }  // namespace
 
+// Lent by the thread; a call inside of a call (by a destructor that runs meanwhile) gets one of its own.
+class CallReplays::BorrowedReading {
+ public:
+  BorrowedReading() : reading_(std::move(spare())) {
+    if (reading_ == nullptr) reading_ = std::make_unique<Reading>();
+    reading_->bytes.clear();
+    reading_->spans.clear();
+  }
+  ~BorrowedReading() { spare() = std::move(reading_); }
+  BorrowedReading(const BorrowedReading&) = delete;
+  BorrowedReading& operator=(const BorrowedReading&) = delete;
+  Reading& operator*() const { return *reading_; }
+
+ private:
+  static std::unique_ptr<Reading>& spare() {
+    thread_local std::unique_ptr<Reading> spare;
+    return spare;
+  }
+  std::unique_ptr<Reading> reading_;
+};
+
 CallReplays::CallReplays(const SignatureReader& reader, std::vector<std::string> names,
-                         std::vector<std::string> written, std::int64_t alignment, const py::list& obstacles)
-    : reader_(reader), names_(std::move(names)), written_(std::move(written)), alignment_(alignment) {
-  for (const py::handle each : obstacles) obstacles_.push_back(py::reinterpret_borrow<py::object>(each));
+                         const std::vector<std::string>& written, std::int64_t alignment)
+    : reader_(reader), alignment_(alignment) {
+  if (names.size() > CallValues::kMost) throw std::invalid_argument("an op of too many parameters");
+  for (const std::string& name : names) {
+    names_.push_back(py::reinterpret_steal<py::str>(PyUnicode_InternFromString(name.c_str())));
+    written_.push_back(std::count(written.begin(), written.end(), name) != 0);
+  }
 }
 
-bool CallReplays::read(const py::tuple& args, const py::dict& kwargs, py::handle outs, py::handle wish,
-                       bool grad_enabled, std::string& bytes, Spans& spans) const {
-  const auto append = [&](py::handle value, const char* name) {
-    const std::size_t before = spans.size();
-    if (!reader_.append(value, alignment_, grad_enabled, bytes, spans)) return false;
-    if (spans.size() > before) spans[before].written = name == nullptr || contains(written_, name);
-    return true;
-  };
-  if (args.size() > names_.size()) return false;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    if (!append(args[i], names_[i].c_str())) return false;
+int CallReplays::place_of(PyObject* name) const {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (PyUnicode_Compare(names_[i].ptr(), name) == 0) return static_cast<int>(i);
   }
-  for (const auto& item : kwargs) {
-    Py_ssize_t size = 0;
-    const char* name = PyUnicode_AsUTF8AndSize(item.first.ptr(), &size);
-    if (name == nullptr) throw py::error_already_set();
-    bytes.push_back('k');
-    bytes.append(name, size + 1);
-    if (!append(item.second, name)) return false;
-  }
-  if (!outs.is_none()) {
-    bytes.push_back('o');
-    for (const py::handle out : py::reinterpret_borrow<py::tuple>(outs)) {
-      if (!append(out, nullptr)) return false;
+  if (PyUnicode_CompareWithASCIIString(name, "out") == 0) return kOut;
+  return PyUnicode_CompareWithASCIIString(name, "backend") == 0 ? kWish : kUnknown;
+}
+
+bool CallReplays::arrange(PyObject* const* args, std::size_t num_args, PyObject* keywords, CallValues& values) {
+  if (num_args > names_.size()) return false;
+  std::copy(args, args + num_args, values.parameters);
+  std::fill(values.parameters + num_args, values.parameters + names_.size(), nullptr);
+  values.outs = values.wish = nullptr;
+  if (keywords == nullptr) return true;
+  auto known = std::find_if(keywords_.begin(), keywords_.end(),
+                            [keywords](const Keywords& each) { return each.names.ptr() == keywords; });
+  if (known == keywords_.end()) {
+    Keywords made{py::reinterpret_borrow<py::object>(keywords), {}};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); ++i) {
+      made.places.push_back(place_of(PyTuple_GET_ITEM(keywords, i)));
     }
+    if (keywords_.size() >= kMostKeywords) keywords_.clear();
+    known = keywords_.insert(keywords_.end(), std::move(made));
   }
-  bytes.push_back('w');
-  if (!append(wish, nullptr)) return false;
-  SignatureReader::append_overlaps(spans, bytes);
+  PyObject* const* value = args + num_args;
+  for (const int place : known->places) {
+    if (place == kUnknown) return false;
+    PyObject*& slot = place == kOut ? values.outs : place == kWish ? values.wish : values.parameters[place];
+    if (slot != nullptr) return false;  // given twice
+    slot = *value++;
+  }
   return true;
 }
 
-py::object CallReplays::run(const py::tuple& args, const py::dict& kwargs, py::handle outs, py::handle wish,
-                            bool grad_enabled, std::int64_t generation) {
-  if (calls_.empty()) return py::none();
+bool CallReplays::read(const CallValues& values, bool grad_enabled, Reading& reading) const {
+  const auto append = [&](PyObject* value, bool written) {
+    const std::size_t before = reading.spans.size();
+    if (!reader_.append(value, alignment_, grad_enabled, reading.bytes, reading.spans)) return false;
+    if (reading.spans.size() > before) reading.spans[before].written = written;
+    return true;
+  };
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (values.parameters[i] == nullptr) {
+      reading.bytes.push_back('a');
+    } else if (!append(values.parameters[i], written_[i])) {
+      return false;
+    }
+  }
+  if (values.outs != nullptr && values.outs != Py_None) {
+    reading.bytes.push_back('o');
+    if (PyTuple_CheckExact(values.outs)) {
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values.outs); ++i) {
+        if (!append(PyTuple_GET_ITEM(values.outs, i), true)) return false;
+      }
+    } else if (!append(values.outs, true)) {
+      return false;
+    }
+  }
+  reading.bytes.push_back('w');
+  if (!append(values.wish == nullptr ? Py_None : values.wish, false)) return false;
+  SignatureReader::append_overlaps(reading.spans, reading.bytes);
+  return true;
+}
+
+void CallReplays::forget() {
+  last_ = nullptr;
+  calls_.clear();
+}
+
+std::shared_ptr<const CallReplays::Call> CallReplays::find(const std::string& bytes) {
+  if (last_ == nullptr || last_->first != bytes) {
+    const auto found = calls_.find(bytes);
+    if (found == calls_.end()) return nullptr;
+    last_ = &*found;
+  }
+  return last_->second;
+}
+
+PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int64_t generation) {
+  if (calls_.empty()) return nullptr;
   if (generation != generation_) {
-    calls_.clear();
-    return py::none();
+    forget();
+    return nullptr;
   }
-  // The environment may ask for a backend at any time.
-  if (wish.is_none() && std::getenv("MSA_OPS_BACKEND") != nullptr) return py::none();
-  for (const py::object& obstacle : obstacles_) {
-    const py::object answer = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(obstacle.ptr()));
-    if (!answer) throw py::error_already_set();
-    const int stands = PyObject_IsTrue(answer.ptr());
-    if (stands < 0) throw py::error_already_set();
-    if (stands) return py::none();
+  const BorrowedReading borrowed;
+  Reading& reading = *borrowed;
+  if (!read(values, grad_enabled, reading)) return nullptr;
+  const std::shared_ptr<const Call> call = find(reading.bytes);  // what runs meanwhile may forget it
+  if (call == nullptr) return nullptr;
+  if (call->make.is_none()) {
+    if (!launch(*call, reading.spans)) return nullptr;
+    return Py_NewRef(values.outs == nullptr ? Py_None : values.outs);
   }
-  LastRead& last = t_last;
-  last.replays = nullptr;
-  last.bytes.clear();
-  last.spans.clear();
-  if (!read(args, kwargs, outs, wish, grad_enabled, last.bytes, last.spans)) return py::none();
-  const auto found = calls_.find(last.bytes);
-  if (found == calls_.end()) return py::none();
-  const std::shared_ptr<const Call> call = found->second;  // what runs meanwhile may forget it
-  if (!call->missing.is_none()) {
-    last.replays = this;
-    last.args = args.ptr();
-    last.kwargs = kwargs.ptr();
-    return call->missing;
-  }
-  return launch(*call, last.spans) ? py::object(py::bool_(true)) : py::object(py::none());
-}
-
-bool CallReplays::run_with(const py::tuple& args, const py::dict& kwargs, py::handle outs, py::handle wish,
-                           bool grad_enabled, const py::tuple& made) {
-  LastRead& last = t_last;
-  const bool is_last = last.replays == this && last.args == args.ptr() && last.kwargs == kwargs.ptr();
-  last.replays = nullptr;
-  if (!is_last) {  // another call ran in this thread while results were made
-    last.bytes.clear();
-    last.spans.clear();
-    if (!read(args, kwargs, outs, wish, grad_enabled, last.bytes, last.spans)) return false;
-  }
-  const auto found = calls_.find(last.bytes);
-  if (found == calls_.end()) return false;
-  const std::shared_ptr<const Call> call = found->second;
+  py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call->make.ptr()));
+  if (!made) throw py::error_already_set();
+  const auto results = made.cast<py::tuple>();
   std::string ignored;
-  for (const py::handle value : made) reader_.append(value, alignment_, grad_enabled, ignored, last.spans);
-  return launch(*call, last.spans);
+  for (const py::handle result : results) {
+    if (!reader_.append(result, alignment_, false, ignored, reading.spans)) return nullptr;
+  }
+  if (!launch(*call, reading.spans)) return nullptr;
+  return results.size() == 1 ? Py_NewRef(PyTuple_GET_ITEM(results.ptr(), 0)) : made.release().ptr();
 }
 
-bool CallReplays::launch(const Call& call, Spans& spans) const {
+bool CallReplays::launch(const Call& call, std::vector<SignatureReader::Span>& spans) const {
   SignatureReader::Scratch workspace;
   if (call.workspace_bytes > 0) {
     workspace = reader_.allocate(call.device, call.workspace_bytes);
@@ -140,35 +184,47 @@ bool CallReplays::launch(const Call& call, Spans& spans) const {
     spans.push_back({begin, begin + call.workspace_bytes, true});
   }
   const std::uintptr_t stream = reader_.current_stream(call.device);
+  // The driver may wait for room in its queue, and what frees it may need the interpreter.
+  const ReleasedInterpreter released;
+  const KernelLauncher launcher(call.device, stream);
   for (const ReplayedLaunch& one : call.launches) {
-    thread_local std::vector<std::int64_t> values;
-    values = one.values;
+    LaunchValues values(one.values);
     for (const auto& address : one.addresses) {
       values[address.place] = static_cast<std::int64_t>(spans[address.tensor].begin) + address.offset;
     }
-    launch_kernel(one.position, call.device, stream, values);
+    launcher.launch(one.position, values);
   }
   return true;
 }
 
 bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::handle outs, py::handle wish,
                            bool grad_enabled, std::int64_t generation, const py::tuple& made,
-                           py::handle made_workspace, int device, const py::list& launches, py::object missing) {
-  std::string bytes;
-  Spans spans;
-  if (!read(args, kwargs, outs, wish, grad_enabled, bytes, spans)) return false;
+                           py::handle made_workspace, int device, const py::list& launches, py::object make) {
+  if (args.size() > names_.size()) return false;
+  CallValues values{};
+  for (std::size_t i = 0; i < args.size(); ++i) values.parameters[i] = PyTuple_GET_ITEM(args.ptr(), i);
+  for (const auto& item : kwargs) {
+    const int place = place_of(item.first.ptr());
+    if (place < 0 || values.parameters[place] != nullptr) return false;
+    values.parameters[place] = item.second.ptr();
+  }
+  values.outs = outs.ptr();
+  values.wish = wish.ptr();
+  Reading reading;
+  if (!read(values, grad_enabled, reading)) return false;
   std::vector<PyObject*> tensors;
-  for_values(args, kwargs, outs, made, made_workspace, [&](py::handle value) {
+  for_values(values, names_.size(), made, made_workspace, [&](py::handle value) {
     if (reader_.is_tensor(value)) tensors.push_back(value.ptr());
   });
   std::string ignored;
-  for_values(py::tuple(), py::dict(), py::none(), made, made_workspace, [&](py::handle value) {
+  auto& spans = reading.spans;
+  for_values({}, 0, made, made_workspace, [&](py::handle value) {
     reader_.append(value, alignment_, false, ignored, spans);
   });
   if (spans.size() != tensors.size()) return false;
   const std::int64_t workspace_bytes =
       made_workspace.is_none() ? 0 : static_cast<std::int64_t>(spans.back().end - spans.back().begin);
-  Call call{device, {}, workspace_bytes, std::move(missing)};
+  Call call{device, {}, workspace_bytes, std::move(make)};
   for (const py::handle launch : launches) {
     const auto pair = launch.cast<py::tuple>();
     ReplayedLaunch one{pair[0].cast<int>(), {}, {}};
@@ -194,9 +250,9 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
     }
     call.launches.push_back(std::move(one));
   }
-  if (generation != generation_ || calls_.size() >= kMostCalls) calls_.clear();
+  if (generation != generation_ || calls_.size() >= kMostCalls) forget();
   generation_ = generation;
-  calls_.insert_or_assign(std::move(bytes), std::make_shared<const Call>(std::move(call)));
+  calls_.insert_or_assign(std::move(reading.bytes), std::make_shared<const Call>(std::move(call)));
   return true;
 }
 

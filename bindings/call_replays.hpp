@@ -30,31 +30,38 @@ struct ReplayedLaunch {
   std::vector<Address> addresses;
 };
 
+// The values of a call in the order of the op's parameters, then its results if they are given (a tensor, a tuple of
+// tensors, or None) and the name of the backend that is asked for. Null where the call gives nothing.
+struct CallValues {
+  static constexpr std::size_t kMost = 48;
+  PyObject* parameters[kMost];
+  PyObject* outs;
+  PyObject* wish;
+};
+
 class CallReplays {
  public:
   // `names`: the op's parameters in order; `written`: those that it writes. `alignment` as for SignatureReader::read.
-  // `obstacles`: callables without arguments; while one of them gives something true, no call is for the short way.
-  CallReplays(const SignatureReader& reader, std::vector<std::string> names, std::vector<std::string> written,
-              std::int64_t alignment, const pybind11::list& obstacles);
+  CallReplays(const SignatureReader& reader, std::vector<std::string> names, const std::vector<std::string>& written,
+              std::int64_t alignment);
 
-  // Launches what a call of this signature launched before, and returns True. None if there was none, or the call is
-  // not for the short way; else, if results have to be made, what was given to `remember` as `missing`. A workspace that
-  // the first call had to make is taken from the framework's allocator for the length of the launch.
-  // outs: a tuple of tensors or None. wish: name of the backend asked for, or None. Remembered calls of another
-  // `generation` are forgotten.
-  pybind11::object run(const pybind11::tuple& args, const pybind11::dict& kwargs, pybind11::handle outs,
-                       pybind11::handle wish, bool grad_enabled, std::int64_t generation);
+  // The values of a call in `values`; false if it is none of this op's calls. `outs` and `wish` are taken from the
+  // keywords "out" and "backend".
+  bool arrange(PyObject* const* args, std::size_t num_args, PyObject* keywords, CallValues& values);
 
-  // The same once results are made, for a call that `run` has just answered. False if it has to go the long way.
-  bool run_with(const pybind11::tuple& args, const pybind11::dict& kwargs, pybind11::handle outs, pybind11::handle wish,
-                bool grad_enabled, const pybind11::tuple& made);
+  // Launches what a call of this signature launched before. The results, as a new reference: what is given, or what had
+  // to be made, alone or in a tuple. Null, without an exception, if there was no such call, or if it is not for the
+  // short way; null with one if a launch failed. A workspace that the first call had to make is taken from the
+  // framework's allocator for the length of the launches. Remembered calls of another `generation` are forgotten.
+  PyObject* run(const CallValues& values, bool grad_enabled, std::int64_t generation);
 
-  // Keeps the launches of a call. launches: (position, values) each, where an address is a value with an attribute
-  // `tensor`. made: results if `outs` is None; made_workspace: a tensor or None. missing: None if no result was made.
-  // Returns False, and keeps nothing, if an address cannot be told to be one tensor's and no other's.
+  // Keeps the launches of a call. outs: a tuple of tensors or None. launches: (position, values) each, where an address
+  // is a value with an attribute `tensor`. made: results if `outs` is None; made_workspace: a tensor or None. make: gives
+  // such results anew, in a tuple; None if no result was made. Returns False, and keeps nothing, if an address cannot be
+  // told to be one tensor's and no other's.
   bool remember(const pybind11::tuple& args, const pybind11::dict& kwargs, pybind11::handle outs,
                 pybind11::handle wish, bool grad_enabled, std::int64_t generation, const pybind11::tuple& made,
-                pybind11::handle made_workspace, int device, const pybind11::list& launches, pybind11::object missing);
+                pybind11::handle made_workspace, int device, const pybind11::list& launches, pybind11::object make);
 
   std::size_t size() const { return calls_.size(); }
 
@@ -63,22 +70,38 @@ class CallReplays {
     int device;
     std::vector<ReplayedLaunch> launches;
     std::int64_t workspace_bytes;  // 0 if the call makes no workspace
-    pybind11::object missing;
+    pybind11::object make;
   };
-  using Spans = std::vector<SignatureReader::Span>;
+  // What is read of a call. Threads keep theirs, so that reading allocates nothing.
+  struct Reading {
+    std::string bytes;
+    std::vector<SignatureReader::Span> spans;
+  };
+  class BorrowedReading;
   // Reads a call; false if it is not for the short way.
-  bool read(const pybind11::tuple& args, const pybind11::dict& kwargs, pybind11::handle outs, pybind11::handle wish,
-            bool grad_enabled, std::string& bytes, Spans& spans) const;
-  // False if there is no memory for the workspace.
-  bool launch(const Call& call, Spans& spans) const;
+  bool read(const CallValues& values, bool grad_enabled, Reading& reading) const;
+  std::shared_ptr<const Call> find(const std::string& bytes);
+  void forget();
+  // Null if there is no memory for the workspace; throws if a launch fails.
+  bool launch(const Call& call, std::vector<SignatureReader::Span>& spans) const;
+  int place_of(PyObject* name) const;
+
+  // The places of a call's keywords. A tuple of keywords is a constant of the code that calls, and is kept.
+  struct Keywords {
+    pybind11::object names;
+    std::vector<int> places;  // kOut and kWish for the two that are no parameters, kUnknown for others
+  };
+  static constexpr int kOut = -1, kWish = -2, kUnknown = -3;
 
   const SignatureReader& reader_;
-  std::vector<std::string> names_;
-  std::vector<std::string> written_;
+  std::vector<pybind11::str> names_;
+  std::vector<bool> written_;
   std::int64_t alignment_;
-  std::vector<pybind11::object> obstacles_;
+  std::vector<Keywords> keywords_;
   std::int64_t generation_ = 0;
-  std::unordered_map<std::string, std::shared_ptr<const Call>> calls_;
+  using Calls = std::unordered_map<std::string, std::shared_ptr<const Call>>;
+  Calls calls_;
+  const Calls::value_type* last_ = nullptr;  // found last: a loop asks for the same
 };
 
 }  // namespace msa_ops

@@ -1,13 +1,12 @@
 #include "compiled_kernels.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
-
-#include "driver_runtime.hpp"
 
 namespace msa_ops {
 
@@ -16,7 +15,6 @@ extern const std::vector<CompiledKernel> kCompiledKernels;
 
 namespace {
 
-constexpr int kMaxArguments = 48;
 constexpr int kMaxDevices = 64;
 
 struct LoadState {
@@ -53,22 +51,17 @@ void initialize(const CompiledKernel& kernel, Runtime& runtime) {
   if (status != 0) fail(kernel, "loading onto the device", status, runtime);
 }
 
-void run(const CompiledKernel& kernel, Runtime& runtime, std::uintptr_t stream,
-         const std::vector<std::int64_t>& values) {
-  if (static_cast<int>(values.size()) != kernel.num_arguments || kernel.num_arguments > kMaxArguments) {
+void run(const CompiledKernel& kernel, Runtime& runtime, std::uintptr_t stream, LaunchValues& values) {
+  if (static_cast<int>(values.size()) != kernel.num_arguments) {
     throw std::invalid_argument("kernel " + std::string(kernel.name) + " takes " +
                                 std::to_string(kernel.num_arguments) + " arguments; " +
                                 std::to_string(values.size()) + " given");
   }
-  std::array<std::int64_t, kMaxArguments> slots;
-  std::array<void*, kMaxArguments + 2> arguments;
-  for (int i = 0; i < kernel.num_arguments; ++i) {
-    slots[i] = values[i];
-    arguments[i] = &slots[i];
-  }
+  std::array<void*, LaunchValues::kMost + 2> arguments;
+  for (std::size_t i = 0; i < values.size(); ++i) arguments[i] = &values[i];
   std::int32_t status = 0;
-  arguments[kernel.num_arguments] = &stream;
-  arguments[kernel.num_arguments + 1] = &status;
+  arguments[values.size()] = &stream;
+  arguments[values.size() + 1] = &status;
   kernel.launch(arguments.data(), kernel.num_arguments + 2);
   if (status != 0) fail(kernel, "its launch", status, runtime);
 }
@@ -101,21 +94,30 @@ int find_kernel(const std::string& name) {
   return place->second;
 }
 
-void launch_kernel(int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments) {
+LaunchValues::LaunchValues(const std::vector<std::int64_t>& values) : size_(values.size()) {
+  if (size_ > kMost) throw std::invalid_argument("no kernel takes " + std::to_string(size_) + " arguments");
+  std::copy(values.begin(), values.end(), values_.begin());
+}
+
+KernelLauncher::KernelLauncher(int device, std::uintptr_t stream)
+    : device_(device),
+      stream_(stream),
+      driver_(DriverRuntime::instance()),
+      device_scope_(driver_, device),
+      runtime_scope_(driver_) {}
+
+void KernelLauncher::launch(int position, LaunchValues& values) const {
   const CompiledKernel& kernel = at(position);
-  DriverRuntime& driver = DriverRuntime::instance();
-  const DriverRuntime::DeviceScope device_scope(driver, device);
-  const RuntimeScope runtime_scope(driver);
   LoadState& state = load_state(position);
-  auto& loaded = state.on_device[device];
+  auto& loaded = state.on_device[device_];
   if (!loaded.load(std::memory_order_acquire)) {
     const std::lock_guard<std::mutex> lock(state.mutex);
     if (!loaded.load(std::memory_order_acquire)) {
-      initialize(kernel, driver);
+      initialize(kernel, driver_);
       loaded.store(true, std::memory_order_release);
     }
   }
-  run(kernel, driver, stream, arguments);
+  run(kernel, driver_, stream_, values);
 }
 
 void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& arguments) {
@@ -125,7 +127,8 @@ void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& 
     const std::lock_guard<std::mutex> lock(load_state(position).mutex);
     initialize(kernel, runtime);
   }
-  run(kernel, runtime, 0, arguments);
+  LaunchValues values(arguments);
+  run(kernel, runtime, 0, values);
 }
 
 void launch_on(const CompiledKernel& kernel, Runtime& runtime, std::vector<void*> arguments) {

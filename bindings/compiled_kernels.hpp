@@ -1,10 +1,12 @@
 // The kernels that were linked into this module: a table, lazy loading, and launching by position.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "driver_runtime.hpp"
 #include "recording_runtime.hpp"
 
 namespace msa_ops {
@@ -24,9 +26,36 @@ const std::vector<CompiledKernel>& compiled_kernels();
 // Position of a kernel in the table; throws std::out_of_range with the known names of the arch.
 int find_kernel(const std::string& name);
 
-// Runs the kernel's host launcher on a CUDA device. Each argument is an address or an integer in eight bytes.
-// Throws std::runtime_error naming kernel and cause.
-void launch_kernel(int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments);
+// The arguments of a launch, addresses or integers in eight bytes each. Throws std::invalid_argument if there are more
+// than any kernel takes.
+class LaunchValues {
+ public:
+  static constexpr std::size_t kMost = 48;
+  explicit LaunchValues(const std::vector<std::int64_t>& values);
+  std::int64_t& operator[](std::size_t place) { return values_[place]; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::array<std::int64_t, kMost> values_;
+  std::size_t size_;
+};
+
+// Launches kernels of the table on a stream of a CUDA device, which is current in this thread meanwhile.
+class KernelLauncher {
+ public:
+  // Throws std::runtime_error if there is no driver or device.
+  KernelLauncher(int device, std::uintptr_t stream);
+  // Runs the kernel's host launcher, and loads the kernel at its first launch on the device. Throws std::runtime_error
+  // naming kernel and cause. The generated code reads the values where they are.
+  void launch(int position, LaunchValues& values) const;
+
+ private:
+  int device_;
+  std::uintptr_t stream_;
+  DriverRuntime& driver_;
+  DriverRuntime::DeviceScope device_scope_;
+  RuntimeScope runtime_scope_;
+};
 
 // Runs the host launcher of an object that need not be in the table on a runtime that is not the driver. Each argument
 // is the address of a value, as the launcher takes it; the stream is 0.

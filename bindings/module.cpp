@@ -8,6 +8,7 @@
 #include "cuda_driver.hpp"
 #include "emulator_bindings.hpp"
 #include "object_bindings.hpp"
+#include "op_entry.hpp"
 #include "session_bindings.hpp"
 
 namespace py = pybind11;
@@ -47,8 +48,15 @@ PYBIND11_MODULE(_C, m) {
       },
       "(name, arch) of every kernel in this build.");
   m.def("find_kernel", &msa_ops::find_kernel, py::arg("name"), "Position of a kernel; IndexError if it is not built.");
-  m.def("launch_kernel", &msa_ops::launch_kernel, py::arg("position"), py::arg("device"), py::arg("stream"),
-        py::arg("arguments"), "Launches a kernel on a CUDA device; RuntimeError names kernel and cause.");
+  m.def(
+      "launch_kernel",
+      [](int position, int device, std::uintptr_t stream, const std::vector<std::int64_t>& arguments) {
+        msa_ops::LaunchValues values(arguments);
+        const py::gil_scoped_release release;
+        msa_ops::KernelLauncher(device, stream).launch(position, values);
+      },
+      py::arg("position"), py::arg("device"), py::arg("stream"), py::arg("arguments"),
+      "Launches a kernel on a CUDA device; RuntimeError names kernel and cause.");
   m.def("record_launch", &msa_ops::record_launch, py::arg("position"), py::arg("arguments"),
         "What the kernel's host launcher would launch for these arguments; needs no device.");
 
@@ -59,14 +67,15 @@ PYBIND11_MODULE(_C, m) {
            "The call's metadata as bytes, or None if it is not a plain call.");
 
   py::class_<msa_ops::CallReplays>(m, "CallReplays")
-      .def(py::init<const msa_ops::SignatureReader&, std::vector<std::string>, std::vector<std::string>, std::int64_t,
-                    const py::list&>(),
-           py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"),
-           py::arg("obstacles") = py::list())
-      .def("run", &msa_ops::CallReplays::run, "Launches a call that was made before: True, None, or what has to be made.")
-      .def("run_with", &msa_ops::CallReplays::run_with, "The same with what had to be made.")
+      .def(py::init<const msa_ops::SignatureReader&, std::vector<std::string>, const std::vector<std::string>&,
+                    std::int64_t>(),
+           py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"))
       .def("remember", &msa_ops::CallReplays::remember, "Keeps the launches of a call; False if that is not possible.")
       .def("__len__", &msa_ops::CallReplays::size);
+
+  m.def("op_entry", &msa_ops::op_entry, py::arg("replays"), py::arg("long_way"), py::arg("obstacles"),
+        py::arg("context"), py::arg("registry"), py::arg("grad_enabled"),
+        "A callable that launches calls made before, and gives others to `long_way`.");
 
   msa_ops::add_emulator(m);
   msa_ops::add_gfx950(m);

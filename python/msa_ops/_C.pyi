@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 class CudaDevice:
     ordinal: int
@@ -30,31 +31,8 @@ def record_launch(position: int, arguments: Sequence[int]) -> list[RecordedLaunc
 
 class CallReplays:
     def __init__(
-        self,
-        reader: SignatureReader,
-        names: Sequence[str],
-        written: Sequence[str],
-        alignment: int,
-        obstacles: list[Callable[[], object]] = ...,
+        self, reader: SignatureReader, names: Sequence[str], written: Sequence[str], alignment: int
     ) -> None: ...
-    def run(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outs: tuple[Any, ...] | None,
-        wish: str | None,
-        grad_enabled: bool,
-        generation: int,
-    ) -> Any: ...
-    def run_with(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outs: tuple[Any, ...] | None,
-        wish: str | None,
-        grad_enabled: bool,
-        made: tuple[Any, ...],
-    ) -> bool: ...
     def remember(
         self,
         args: tuple[Any, ...],
@@ -67,9 +45,21 @@ class CallReplays:
         made_workspace: Any,
         device: int,
         launches: Sequence[tuple[int, tuple[int, ...]]],
-        missing: Any,
+        make: Callable[[], tuple[Any, ...]] | None,
     ) -> bool: ...
     def __len__(self) -> int: ...
+
+class _Registry(Protocol):
+    generation: int
+
+def op_entry(
+    replays: CallReplays,
+    long_way: Callable[..., Any],
+    obstacles: list[Callable[[], object]],
+    context: ContextVar[Any],
+    registry: _Registry,
+    grad_enabled: Callable[[], bool],
+) -> Callable[..., Any]: ...
 
 class SignatureReader:
     def __init__(self, tensor_type: type, parameter_type: type) -> None: ...

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextvars
 import math
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +15,16 @@ from msa_ops.launch_arguments import note, pointer, record
 from msa_ops.registry.dispatch import READER
 
 DEVICE = 0
-MISSING = object()  # with it, `run` answers without launching
+LONG_WAY = object()
+CONTEXT: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("wishes", default=())
+
+
+class Remembered(Exception):
+    """Raised where results are made for a call that was found: nothing is launched then."""
+
+
+def found_it() -> None:
+    raise Remembered
 
 
 def aligned(*shape: int, fill: float = 0.0) -> torch.Tensor:
@@ -26,6 +39,14 @@ def replays() -> _C.CallReplays:
     return _C.CallReplays(READER, ["x", "y", "scale"], ["y"], 128)
 
 
+def entry(
+    calls: _C.CallReplays, obstacles: list[Callable[[], object]] | None = None, generation: int = 1, grad: bool = False
+) -> Callable[..., Any]:
+    """As an op's public function has it; the long way answers `LONG_WAY`."""
+    registry = SimpleNamespace(generation=generation)
+    return _C.op_entry(calls, lambda *_, **__: LONG_WAY, obstacles or [], CONTEXT, registry, lambda: grad)
+
+
 def launches_of(*values: Any) -> list[tuple[int, tuple[int, ...]]]:
     with record() as launches:
         note(3, tuple(pointer(value) if isinstance(value, torch.Tensor) else value for value in values))
@@ -35,13 +56,15 @@ def launches_of(*values: Any) -> list[tuple[int, tuple[int, ...]]]:
 def remember(
     calls: _C.CallReplays, args: tuple[Any, ...], kwargs: dict[str, Any], *values: Any, generation: int = 1
 ) -> bool:
-    return calls.remember(args, kwargs, None, None, False, generation, (), None, DEVICE, launches_of(*values), MISSING)
+    return calls.remember(args, kwargs, None, None, False, generation, (), None, DEVICE, launches_of(*values), found_it)
 
 
-def found(calls: _C.CallReplays, args: tuple[Any, ...], kwargs: dict[str, Any], generation: int = 1) -> bool:
-    answer = calls.run(args, kwargs, None, None, False, generation)
-    assert answer is None or answer is MISSING
-    return answer is MISSING
+def found(calls: _C.CallReplays, args: tuple[Any, ...], kwargs: dict[str, Any], **how: Any) -> bool:
+    try:
+        assert entry(calls, **how)(*args, **kwargs) is LONG_WAY
+    except Remembered:
+        return True
+    return False
 
 
 def test_a_call_of_equal_metadata_is_found_and_no_other() -> None:
@@ -56,7 +79,6 @@ def test_a_call_of_equal_metadata_is_found_and_no_other() -> None:
         ((x, y), {"scale": 2.0}),
         ((x, y), {"scale": 1}),
         ((x, y), {"y": 1.0}),
-        ((x, y, 1.0), {}),
         ((x, y.t().contiguous().t()), {"scale": 1.0}),
         ((x, y.double()), {"scale": 1.0}),
         ((x, x), {"scale": 1.0}),
@@ -65,8 +87,12 @@ def test_a_call_of_equal_metadata_is_found_and_no_other() -> None:
     ]
     for args, kwargs in others:
         assert not found(calls, args, kwargs)
-    assert calls.run((x, y), {"scale": 1.0}, None, "reference", False, 1) is None
-    assert calls.run((x, y), {"scale": 1.0}, (y,), None, False, 1) is None
+    assert found(calls, (x,), {"scale": 1.0, "y": y}), "by keyword it is the same call"
+    assert found(calls, (x, y, 1.0), {})
+    assert found(calls, (), {"out": None, "y": y, "backend": None, "scale": 1.0, "x": x})
+    for more in ({"backend": "reference"}, {"out": y}, {"out": (y,)}, {"out": [y]}, {"x": x}, {"other": 1}):
+        assert not found(calls, (x, y), {"scale": 1.0, **more})
+    assert not found(calls, (x, y, 1.0, 1.0), {})
 
 
 def test_calls_are_forgotten_when_the_registry_changes() -> None:
@@ -90,7 +116,9 @@ def test_the_environment_may_ask_for_a_backend(monkeypatch: pytest.MonkeyPatch) 
 def test_calls_that_are_not_plain_are_not_kept() -> None:
     x, y = torch.zeros(4), torch.zeros(4, requires_grad=True)
     calls = replays()
-    assert not calls.remember((x, y), {}, None, None, True, 1, (), None, DEVICE, launches_of(x, y), MISSING)
+    assert not calls.remember((x, y), {}, None, None, True, 1, (), None, DEVICE, launches_of(x, y), found_it)
+    assert remember(calls, (x, y), {}, x, y)
+    assert found(calls, (x, y), {}) and not found(calls, (x, y), {}, grad=True)
     assert not remember(calls, (x, torch._neg_view(x)), {}, x)
 
 
@@ -128,17 +156,16 @@ def test_what_is_remembered_is_launched() -> None:
     calls = replays()
     assert calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches_of(x, y), None)
     with pytest.raises((RuntimeError, IndexError, NotImplementedError)):
-        calls.run((x, y), {}, None, None, False, 1)
+        entry(calls)(x, y)
 
 
 def test_what_is_missing_is_made_first() -> None:
     x, y, made = torch.zeros(4), torch.zeros(4), torch.zeros(4)
     calls = replays()
     launches = launches_of(x, made)
-    assert not calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches, MISSING)
-    assert calls.remember((x, y), {}, None, None, False, 1, (made,), None, DEVICE, launches, MISSING)
-    assert calls.run((x, y), {}, None, None, False, 1) is MISSING
-    assert not calls.run_with((y, x, 2.0), {}, None, None, False, (made,)), "a call that was not made before"
+    assert not calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches, found_it)
+    assert calls.remember((x, y), {}, None, None, False, 1, (made,), None, DEVICE, launches, found_it)
+    assert found(calls, (x, y), {})
 
 
 def test_an_address_inside_of_a_tensor_knows_it() -> None:
@@ -152,14 +179,93 @@ def test_an_address_inside_of_a_tensor_knows_it() -> None:
 
 
 def remember_launches(calls: _C.CallReplays, args: tuple[Any, ...], launches: list[Any]) -> bool:
-    return calls.remember(args, {}, None, None, False, 1, (), None, DEVICE, launches, MISSING)
+    return calls.remember(args, {}, None, None, False, 1, (), None, DEVICE, launches, found_it)
 
 
 def test_an_obstacle_bars_the_short_way() -> None:
     standing = [False]
-    calls = _C.CallReplays(READER, ["x", "y", "scale"], ["y"], 128, [lambda: None, lambda: 0, lambda: standing[0]])
+    obstacles: list[Callable[[], object]] = [lambda: None, lambda: 0, lambda: standing[0]]
+    calls = replays()
     x, y = torch.zeros(4), torch.zeros(4)
     assert remember(calls, (x, y), {}, x, y)
-    assert found(calls, (x, y), {})
+    assert found(calls, (x, y), {}, obstacles=obstacles)
     standing[0] = True
+    assert not found(calls, (x, y), {}, obstacles=obstacles)
+
+
+def test_a_context_bars_the_short_way() -> None:
+    calls = replays()
+    x, y = torch.zeros(4), torch.zeros(4)
+    assert remember(calls, (x, y), {}, x, y)
+    token = CONTEXT.set(("reference",))
     assert not found(calls, (x, y), {})
+    CONTEXT.reset(token)
+    assert found(calls, (x, y), {})
+
+
+def test_what_an_obstacle_raises_arrives() -> None:
+    def obstacle() -> object:
+        raise OSError("no")
+
+    calls = replays()
+    x, y = torch.zeros(4), torch.zeros(4)
+    assert remember(calls, (x, y), {}, x, y)
+    with pytest.raises(OSError, match="no"):
+        entry(calls, [obstacle])(x, y)
+    assert found(calls, (x, y), {})
+
+
+def test_the_long_way_gets_the_call_as_it_is() -> None:
+    seen = []
+    call = _C.op_entry(
+        replays(), lambda *args, **kwargs: seen.append((args, kwargs)), [], CONTEXT, SimpleNamespace(generation=1), bool
+    )
+    x = torch.zeros(4)
+    call(x, 1, scale=2.0, out=None, other="z")
+    assert seen[0][0][0] is x and seen == [((x, 1), {"scale": 2.0, "out": None, "other": "z"})]
+
+
+def test_a_call_inside_of_a_call() -> None:
+    """Making results may run anything, here the same op on tensors of other metadata."""
+    calls = replays()
+    x, y, other = torch.zeros(4), torch.zeros(4), torch.zeros(2, 4)
+    call = entry(calls)
+    answers = []
+
+    def make() -> None:
+        answers.append(call(other, other, 3.0))
+        found_it()
+
+    assert calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches_of(x, y), make)
+    with pytest.raises(Remembered):
+        call(x, y)
+    assert answers == [LONG_WAY]
+
+
+def test_threads_find_their_own_calls() -> None:
+    """Many threads, each with calls of metadata of its own, while others are remembered and forgotten."""
+    calls = replays()
+    wrong: list[int] = []
+
+    def work(size: int) -> None:
+        x, y = torch.zeros(size), torch.zeros(size)
+
+        def mine() -> None:
+            raise Remembered(size)
+
+        for _ in range(300):
+            calls.remember((x, y), {}, None, None, False, 1, (), None, DEVICE, launches_of(x, y), mine)
+            try:
+                entry(calls)(x, y)
+            except Remembered as error:
+                if error.args != (size,):
+                    wrong.append(size)
+            else:
+                wrong.append(size)
+
+    threads = [threading.Thread(target=work, args=(size,)) for size in range(4, 12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

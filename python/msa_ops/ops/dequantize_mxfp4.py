@@ -136,5 +136,5 @@ def dequantize_mxfp4(
     out: receives the result. backend: name of a backend; see `msa_ops.explain("dequantize_mxfp4")`.
     Returns [..., n] of dtype. Raises ValueError for arguments of another shape, dtype, stride or value.
     """
-    result: Tensor = OP(codes, scales, scale_layout=scale_layout, dtype=dtype, out=out, backend=backend)
+    result: Tensor = OP.call(codes, scales, scale_layout=scale_layout, dtype=dtype, out=out, backend=backend)
     return result

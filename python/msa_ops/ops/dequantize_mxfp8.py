@@ -132,5 +132,5 @@ def dequantize_mxfp8(
     out: receives the result. backend: name of a backend; see `msa_ops.explain("dequantize_mxfp8")`.
     Returns [..., n] of dtype. Raises ValueError for arguments of another shape, dtype, stride or value.
     """
-    result: Tensor = OP(values, scales, scale_layout=scale_layout, dtype=dtype, out=out, backend=backend)
+    result: Tensor = OP.call(values, scales, scale_layout=scale_layout, dtype=dtype, out=out, backend=backend)
     return result

@@ -156,7 +156,7 @@ def dequantize_nvfp4(
     out: receives the result. backend: name of a backend; see `msa_ops.explain("dequantize_nvfp4")`.
     Returns [..., n] of dtype. Raises ValueError for arguments of another shape, dtype, stride or value.
     """
-    result: Tensor = OP(
+    result: Tensor = OP.call(
         codes,
         scales,
         global_scale=global_scale,

@@ -222,7 +222,7 @@ def indexer(
     Raises ValueError for arguments of another shape, dtype, stride, name or range.
     Source: MiniMax-M3, block-sparse attention; see `indexer_scores` and `select_blocks` for the two halves.
     """
-    result: Tensor = OP(
+    result: Tensor = OP.call(
         index_q,
         index_cache,
         block_table,

@@ -341,7 +341,7 @@ def indexer_scores(
     Returns fp32 [T, H, max_blocks]. Raises ValueError for arguments of another shape, dtype, stride or name.
     Source: MiniMax-M3, block-sparse attention; scores as in the indexer of its transformers implementation.
     """
-    result: Tensor = OP(
+    result: Tensor = OP.call(
         index_q,
         index_cache,
         block_table,

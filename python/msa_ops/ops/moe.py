@@ -319,7 +319,7 @@ def moe(
     The reference gives a token the same bits in any batch; other backends promise the op's tolerance.
     Source: the experts of MiniMax-M3 in transformers; OCP Microscaling Formats v1.0 for the MX formats.
     """
-    result: Tensor = OP(
+    result: Tensor = OP.call(
         x,
         w13,
         w2,

@@ -226,7 +226,7 @@ def qk_norm_rope_insert(
     Raises ValueError for arguments of another shape, dtype, stride, alignment, format or layout, and when the index
     arguments and num_index_heads disagree.
     """
-    result: tuple[Tensor, Tensor] = OP(
+    result: tuple[Tensor, Tensor] = OP.call(
         qkv, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, kv_cache, num_heads=num_heads,
         num_kv_heads=num_kv_heads, num_index_heads=num_index_heads, index_q_weight=index_q_weight,
         index_k_weight=index_k_weight, index_cache=index_cache, kv_format=kv_format, kv_layout=kv_layout,

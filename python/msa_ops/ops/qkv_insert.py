@@ -272,7 +272,7 @@ def qkv_insert(
     Raises ValueError for arguments of another shape, dtype, stride, alignment, format or layout, for a hidden size
     that is no multiple of 32 with MXFP8, and when the index arguments and num_index_heads disagree.
     """
-    result: tuple[Tensor, Tensor] = OP(
+    result: tuple[Tensor, Tensor] = OP.call(
         x, qkv_weight, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, kv_cache, num_heads=num_heads,
         num_kv_heads=num_kv_heads, qkv_weight_scale=qkv_weight_scale, input_format=input_format,
         num_index_heads=num_index_heads, index_q_weight=index_q_weight, index_k_weight=index_k_weight,

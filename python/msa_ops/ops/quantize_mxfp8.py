@@ -131,5 +131,5 @@ def quantize_mxfp8(
     Raises ValueError for arguments of another shape, dtype, stride or value.
     Source: OCP Microscaling Formats Specification v1.0.
     """
-    values, scales = OP(x, scale_rounding=scale_rounding, scale_layout=scale_layout, out=out, backend=backend)
+    values, scales = OP.call(x, scale_rounding=scale_rounding, scale_layout=scale_layout, out=out, backend=backend)
     return values, scales

@@ -148,7 +148,7 @@ def quantize_nvfp4(
     Raises ValueError for arguments of another shape, dtype, stride or value.
     Source: rtp-llm's NVFP4 KV cache of MiniMax-M3.1; `docs/formats.md` compares it with other writers.
     """
-    codes, scales = OP(
+    codes, scales = OP.call(
         x,
         global_scale=global_scale,
         scale_floor=scale_floor,

@@ -142,5 +142,5 @@ def rms_norm(
     Returns a tensor like x. Raises ValueError for arguments of another shape, dtype or stride.
     Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
     """
-    result: Tensor = OP(x, weight, eps=eps, gemma=gemma, residual=residual, out=out, backend=backend)
+    result: Tensor = OP.call(x, weight, eps=eps, gemma=gemma, residual=residual, out=out, backend=backend)
     return result

@@ -205,7 +205,7 @@ def route_experts(
     Raises ValueError for arguments of another shape, dtype or range.
     Source: the router of DeepSeek-V3 (arXiv:2412.19437, section 2.1.2) without its groups, as MiniMax-M3 uses it.
     """
-    result: tuple[Tensor, Tensor] = OP(
+    result: tuple[Tensor, Tensor] = OP.call(
         logits,
         bias,
         top_k=top_k,

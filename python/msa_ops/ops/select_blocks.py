@@ -245,7 +245,7 @@ def select_blocks(
     Returns int32 block ids. Raises ValueError for arguments of another shape, dtype, stride or range.
     Source: MiniMax-M3; the order of ties is that of vLLM's context-parallel indexer (score, then lower id).
     """
-    result: Tensor = OP(
+    result: Tensor = OP.call(
         scores,
         num_blocks,
         topk=topk,

@@ -287,7 +287,7 @@ def sparse_attention(
     Raises ValueError for arguments of another shape, dtype, stride, alignment, page size or layout.
     Source: Vaswani et al., Attention Is All You Need, 2017, equation 1.
     """
-    results: tuple[Tensor, Tensor] = OP(
+    results: tuple[Tensor, Tensor] = OP.call(
         q,
         kv_cache,
         block_ids,

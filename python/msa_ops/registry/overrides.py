@@ -91,9 +91,9 @@ def _check_ops(wishes: Mapping[str, object], source: str) -> None:
         raise UnknownOpError(f"{source}: unknown op {', '.join(unknown)}; known: {', '.join(STORE.ops())}")
 
 
-def in_context() -> bool:
-    """Whether a context asks for backends; what the call and the environment say is not looked at."""
-    return bool(_context.get())
+def context_variable() -> ContextVar[Mapping[str, Override]]:
+    """What contexts ask for; what the call and the environment say is not in it."""
+    return _context
 
 
 def current(op: str, call: str | None = None) -> Override:

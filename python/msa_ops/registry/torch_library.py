@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import operator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,14 +33,20 @@ _OBSTACLES = [
 """Give something true while calls of ops are not plain: modes, transforms, tracing, the profiler."""
 
 
-class Missing(NamedTuple):
-    """The results that a call has to make before its kernels can be launched."""
+def _maker(results: tuple[Tensor, ...]) -> Callable[[], tuple[Tensor, ...]]:
+    """Makes results like these."""
+    if len(results) == 1:
+        make = _maker_of_one(results[0])
+        return lambda: (make(),)
+    if len(results) == 2:
+        first, second = map(_maker_of_one, results)
+        return lambda: (first(), second())
+    makers = tuple(map(_maker_of_one, results))
+    return lambda: tuple(make() for make in makers)
 
-    results: tuple[tuple[torch.Size, torch.dtype], ...]
-    device: torch.device
 
-    def make(self) -> tuple[Tensor, ...]:
-        return tuple(torch.empty(shape, dtype=dtype, device=self.device) for shape, dtype in self.results)
+def _maker_of_one(result: Tensor) -> Callable[[], Tensor]:
+    return functools.partial(torch.empty, result.shape, dtype=result.dtype, device=result.device)
 
 
 class Op:
@@ -46,7 +54,7 @@ class Op:
 
     Under torch.compile, modes, tensor subclasses, the profiler or autograd the call goes through torch's dispatcher and
     is one node there. Otherwise it goes straight to the registry, which saves the dispatcher's cost; and a call like
-    one before it, on a compiled backend, goes straight to the launch.
+    one before it, on a compiled backend, goes straight to the launch: bindings/op_entry.cpp.
     """
 
     def __init__(self, spec: OpSpec, dispatcher: Dispatcher) -> None:
@@ -60,24 +68,22 @@ class Op:
         arguments = {argument.name: argument for argument in self._functional._schema.arguments}
         self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
         names = list(spec.args.__dataclass_fields__)
-        self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT, _OBSTACLES)
+        self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT)
+        self._eager = _C.op_entry(
+            self.replays, self.__call__, _OBSTACLES, overrides.context_variable(), STORE, torch.is_grad_enabled
+        )
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What the op's public function calls; torch.compile can look inside `__call__` alone."""
+        return self if torch.compiler.is_dynamo_compiling() else self._eager
 
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
     ) -> Any:
-        if not torch.compiler.is_compiling():
-            if not overrides.in_context():
-                outs = out if out is None or type(out) is tuple else (out,)
-                grad = torch.is_grad_enabled()
-                done = self.replays.run(args, kwargs, outs, backend, grad, STORE.generation)
-                if done is True:
-                    return out
-                if done is not None:
-                    made = done.make()
-                    if self.replays.run_with(args, kwargs, outs, backend, grad, made):
-                        return made[0] if len(made) == 1 else made
-            if _is_plain_eager():
-                return self._first_call(args, kwargs, out, backend)
+        """The long way, which takes every call."""
+        if not torch.compiler.is_compiling() and _is_plain_eager():
+            return self._first_call(args, kwargs, out, backend)
         outs = self._given(out)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
             call = self.spec.args(*args, **kwargs)
@@ -145,13 +151,11 @@ class Op:
         """Keeps what a call launched for calls like it; nothing if no launch was noted, as of code objects."""
         if not launches:
             return
-        missing = None
-        if made:
-            if not all(result.is_contiguous() for result in made):
-                return
-            missing = Missing(tuple((result.shape, result.dtype) for result in made), plan.device)
+        if not all(result.is_contiguous() for result in made):
+            return
+        make = _maker(made) if made else None
         self.replays.remember(
-            args, kwargs, outs, backend, grad, generation, made, workspace, plan.device.index, launches, missing
+            args, kwargs, outs, backend, grad, generation, made, workspace, plan.device.index, launches, make
         )
 
     def _convert_values(self, call: Any) -> None:

@@ -1,0 +1,108 @@
+#include "op_entry.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace py = pybind11;
+
+namespace msa_ops {
+namespace {
+
+constexpr const char* kCapsuleName = "msa_ops.op_entry";
+
+struct Entry {
+  py::object replays_object;
+  CallReplays& replays;
+  py::object long_way;
+  std::vector<py::object> obstacles;
+  py::object context;
+  py::object registry;
+  py::str generation;
+  py::object grad_enabled;
+};
+
+// Whether a callable's answer is true; throws what it raises.
+bool says_yes(const py::object& question) {
+  const py::object answer = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(question.ptr()));
+  if (!answer) throw py::error_already_set();
+  const int yes = PyObject_IsTrue(answer.ptr());
+  if (yes < 0) throw py::error_already_set();
+  return yes != 0;
+}
+
+bool is_barred(const Entry& entry, const CallValues& values) {
+  // The environment may ask for a backend at any time.
+  if ((values.wish == nullptr || values.wish == Py_None) && std::getenv("MSA_OPS_BACKEND") != nullptr) return true;
+  PyObject* in_force = nullptr;
+  if (PyContextVar_Get(entry.context.ptr(), nullptr, &in_force) < 0) throw py::error_already_set();
+  if (in_force != nullptr) {
+    const int wishes = PyObject_IsTrue(in_force);
+    Py_DECREF(in_force);
+    if (wishes < 0) throw py::error_already_set();
+    if (wishes) return true;
+  }
+  for (const py::object& obstacle : entry.obstacles) {
+    if (says_yes(obstacle)) return true;
+  }
+  return false;
+}
+
+// Null without an exception if the long way is to be taken.
+PyObject* short_way(const Entry& entry, PyObject* const* args, std::size_t num_args, PyObject* keywords) {
+  if (entry.replays.size() == 0) return nullptr;
+  CallValues values;
+  if (!entry.replays.arrange(args, num_args, keywords, values) || is_barred(entry, values)) return nullptr;
+  const py::object generation =
+      py::reinterpret_steal<py::object>(PyObject_GetAttr(entry.registry.ptr(), entry.generation.ptr()));
+  if (!generation) throw py::error_already_set();
+  const long long number = PyLong_AsLongLong(generation.ptr());
+  if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return entry.replays.run(values, says_yes(entry.grad_enabled), number);
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
+  const auto* entry = static_cast<Entry*>(PyCapsule_GetPointer(self, kCapsuleName));
+  if (entry == nullptr) return nullptr;
+  try {
+    if (PyObject* results = short_way(*entry, args, num_args, keywords); results != nullptr) return results;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    return nullptr;
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  } catch (const std::out_of_range& error) {
+    PyErr_SetString(PyExc_IndexError, error.what());
+    return nullptr;
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+    return nullptr;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+  return PyObject_Vectorcall(entry->long_way.ptr(), args, num_args, keywords);
+}
+
+PyMethodDef kMethod = {"op_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
+                       METH_FASTCALL | METH_KEYWORDS, "Calls an op."};
+
+}  // namespace
+
+py::object op_entry(py::object replays, py::object long_way, const py::list& obstacles, py::object context,
+                    py::object registry, py::object grad_enabled) {
+  auto entry = std::make_unique<Entry>(Entry{replays, replays.cast<CallReplays&>(), std::move(long_way), {},
+                                             std::move(context), std::move(registry), py::str("generation"),
+                                             std::move(grad_enabled)});
+  for (const py::handle each : obstacles) entry->obstacles.push_back(py::reinterpret_borrow<py::object>(each));
+  const py::capsule self(entry.get(), kCapsuleName, [](PyObject* capsule) {
+    delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+  });
+  entry.release();
+  return py::reinterpret_steal<py::object>(PyCFunction_NewEx(&kMethod, self.ptr(), nullptr));
+}
+
+}  // namespace msa_ops
