@@ -25,6 +25,10 @@ std::vector<std::pair<std::size_t, std::size_t>> Traffic::written() const {
   for (std::size_t at = 0; at < written_.size() * 64; ++at) {
     if (at % 64 == 0 && written_[at / 64] == 0) {
       at += 63;
+    } else if (at % 64 == 0 && ~written_[at / 64] == 0) {
+      if (made.empty() || made.back().second != at) made.emplace_back(at, at);
+      made.back().second = at + 64;
+      at += 63;
     } else if ((written_[at / 64] >> at % 64 & 1) != 0) {
       if (!made.empty() && made.back().second == at) ++made.back().second;
       else made.emplace_back(at, at + 1);

@@ -251,16 +251,20 @@ unsigned Coherence::load_lines(Access& access, std::uint64_t address, unsigned b
 }
 
 void Coherence::record(Access& access, std::uint64_t line, unsigned first, unsigned bytes) {
-  std::vector<Write>& writes = lines_[line];
-  filter_[line / 64 % filter_.size()] |= std::uint64_t{1} << line % 64;
+  if (access.writes == nullptr || access.stored_line != line) {
+    access.stored_line = line;
+    access.writes = &lines_[line];
+    filter_[line / 64 % filter_.size()] |= std::uint64_t{1} << line % 64;
+  }
+  std::vector<Write>& writes = *access.writes;
   const Scope scope = is_uncached(line * kLine + first) ? Scope::kSystem : access.scope;
   Write* write = writes.empty() ? nullptr : &writes.back();
   const auto merges = [&] {
-    if (write == nullptr || write->group != access.group || write->scope != scope || write->atomic || access.atomic)
+    if (write == nullptr || write->group != access.group || write->scope != scope || write->atomic != access.atomic)
       return false;
     if (write->issued == access.issued) return true;
     const auto& backs = access.group->write_backs;
-    return scope == Scope::kWorkgroup && (backs.empty() || backs.back().issued < write->issued);
+    return scope == Scope::kWorkgroup && !access.atomic && (backs.empty() || backs.back().issued < write->issued);
   };
   if (!merges()) {
     if (writes.size() >= kMostWrites) {
@@ -283,11 +287,17 @@ void Coherence::record(Access& access, std::uint64_t line, unsigned first, unsig
   write->issued = access.issued;
   write->instruction = access.instruction;
   const auto* const newest = reinterpret_cast<const std::byte*>(line * kLine);
-  for (unsigned byte = first; byte < first + bytes; ++byte) {
-    std::uint64_t& word = write->mask[byte / 64];
-    if ((word >> byte % 64 & 1) != 0) continue;
-    word |= std::uint64_t{1} << byte % 64;
-    write->before[byte] = newest[byte];
+  const std::uint64_t run = bytes >= 64 ? ~std::uint64_t{0} : ((std::uint64_t{1} << bytes) - 1) << first % 64;
+  if (first / 64 == (first + bytes - 1) / 64 && (write->mask[first / 64] & run) == 0) {
+    write->mask[first / 64] |= run;
+    std::memcpy(&write->before[first], newest + first, bytes);
+  } else {
+    for (unsigned byte = first; byte < first + bytes; ++byte) {
+      std::uint64_t& word = write->mask[byte / 64];
+      if ((word >> byte % 64 & 1) != 0) continue;
+      word |= std::uint64_t{1} << byte % 64;
+      write->before[byte] = newest[byte];
+    }
   }
   if (scope != Scope::kWorkgroup && (access.lines.empty() || access.lines.back() != line)) access.lines.push_back(line);
 }
@@ -304,15 +314,27 @@ void Coherence::store(Access& access, const std::byte* place, unsigned bytes) {
   }
 }
 
+bool Coherence::all_atomic(const Access& access, std::uint64_t line) const {
+  const auto found = lines_.find(line);
+  if (found == lines_.end()) return true;
+  return std::all_of(found->second.begin(), found->second.end(), [&](const Write& write) {
+    return write.atomic && (write.group->device == access.group->device || write.scope == Scope::kSystem);
+  });
+}
+
 void Coherence::modify(Access& access, std::byte* place, unsigned bytes, int lane) {
   const auto address = reinterpret_cast<std::uint64_t>(place);
   const std::uint64_t line = address / kLine;
+  if (!maybe_written(line) || all_atomic(access, line)) {
+    store(access, place, bytes);
+    return;
+  }
   std::byte seen[8];
   std::memcpy(seen, place, bytes);
   Unseen unseen;
-  const bool changed = maybe_written(line) && view(Reader::kAtomic, *access.group, access.scope, {now_, now_}, line,
-                                                   static_cast<unsigned>(address % kLine), bytes, seen, unseen) != 0;
-  if (changed) throw Violation{unseen.kind(), "the operation " + unseen.text(), lane, address};
+  if (view(Reader::kAtomic, *access.group, access.scope, {now_, now_}, line, static_cast<unsigned>(address % kLine),
+           bytes, seen, unseen) != 0)
+    throw Violation{unseen.kind(), "the operation " + unseen.text(), lane, address};
   store(access, place, bytes);
   std::memcpy(place, seen, bytes);
 }

@@ -91,6 +91,20 @@ class Coherence {
   void end(Group* group);
   void tick();  // a wave gets its turn
 
+  static constexpr std::uint64_t kLine = 128;
+  using Mask = std::array<std::uint64_t, 2>;  // a bit a byte of a line
+
+  // Stores of one instruction to a line, or of several that nothing parts.
+  struct Write {
+    Group* group;
+    std::uint64_t issued, done;    // done: when all of its scope see it
+    std::uint32_t instruction;
+    Scope scope;
+    bool atomic;
+    Mask mask;
+    std::array<std::byte, kLine> before;
+  };
+
   // One instruction of vector memory that a wave issues. The instruction's lanes come one after the other.
   struct Access {
     Group* group;
@@ -103,6 +117,8 @@ class Coherence {
     bool written = false;       // somebody has stored to it
     Unseen unseen{};            // of the last lane that is at fault
     std::vector<std::uint64_t> lines{};  // stored to
+    std::uint64_t stored_line = 0;       // the last of them, and what was written to it
+    std::vector<Write>* writes = nullptr;
   };
   Access begin(Group* group, Scope scope, std::uint32_t instruction, bool atomic = false);
   // Puts into `data` what the lane sees at `place`, where it holds the newest bytes already. A bit of the result for
@@ -127,17 +143,6 @@ class Coherence {
   void invalidate_scalars(Group* group) { group->scalar_cache.invalidate(true, ++now_); }
 
  private:
-  static constexpr std::uint64_t kLine = 128;
-  using Mask = std::array<std::uint64_t, 2>;  // a bit a byte of a line
-  struct Write {
-    Group* group;
-    std::uint64_t issued, done;    // done: when all of its scope see it
-    std::uint32_t instruction;
-    Scope scope;
-    bool atomic;
-    Mask mask;
-    std::array<std::byte, kLine> before;
-  };
   struct Pending {
     std::uint64_t operation;
     Group* group;
@@ -155,6 +160,8 @@ class Coherence {
   unsigned view(Reader reader, const Group& group, Scope scope, CachedLines::Times times, std::uint64_t line,
                 unsigned first, unsigned bytes, std::byte* data, Unseen& unseen) const;
   void record(Access& access, std::uint64_t line, unsigned first, unsigned bytes);
+  // Whether an atomic operation finds nothing in the line but what other ones made, which it sees.
+  bool all_atomic(const Access& access, std::uint64_t line) const;
   void finish_one(std::size_t index);
 
   std::vector<std::uint64_t> left_;       // workgroups of a device that have not ended

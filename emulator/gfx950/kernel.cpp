@@ -1,5 +1,6 @@
 #include "kernel.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "../device/thread_block.hpp"
@@ -22,6 +23,17 @@ Kernel::Kernel(const std::uint8_t* code_object, std::size_t bytes, const std::st
   text_ = std::move(object.text);
   // Firmware that preloads kernel arguments starts behind the 256 bytes that load them.
   entry_ = index_at(image_.entry + ((image_.descriptor.preload & 0x7f) != 0 ? 256 : 0));
+  const auto use = [&](const Range& range) {
+    unsigned& end = range.first < kAccumulators ? rows_used_.first : rows_used_.second;
+    end = std::max(end, unsigned{range.first} + range.count);
+  };
+  for (const Instruction& one : program_.instructions) {
+    for (unsigned i = 0; i < one.num_vector_reads; ++i) use(one.vector_reads[i]);
+    for (unsigned i = 0; i < one.num_vector_writes; ++i) use(one.vector_writes[i]);
+    for (const Operand& source : one.sources) {  // that a swap writes too
+      if (source.kind == Operand::Kind::kVector) use({source.index, source.dwords});
+    }
+  }
   if (entry_ == program_.instructions.size())
     throw CodeObjectError("code object: no instruction at the kernel's entry");
 }

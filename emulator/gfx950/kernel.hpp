@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../device/program.hpp"
@@ -41,6 +42,8 @@ class Kernel : public emulator::Program {
   // Index of the instruction at a byte offset of the text, or the number of instructions.
   std::uint32_t index_at(std::uint64_t offset) const;
   std::uint32_t entry_index() const { return entry_; }
+  // Rows of vector registers that an instruction names: [0, first) and [kAccumulators, second).
+  std::pair<unsigned, unsigned> rows_used() const { return rows_used_; }
   std::uint64_t text_address() const { return text_address_; }
   const std::vector<std::uint8_t>& text() const { return text_; }
 
@@ -64,6 +67,7 @@ class Kernel : public emulator::Program {
   std::vector<std::uint8_t> text_;
   std::uint64_t text_address_ = 0;
   std::uint32_t entry_ = 0;
+  std::pair<unsigned, unsigned> rows_used_{1, kAccumulators};
   std::uint64_t kernarg_ = 0;
   std::size_t kernarg_bytes_ = 0;
   Coherence* coherence_ = nullptr;

@@ -19,11 +19,88 @@ std::string name_of_owner(unsigned owner) {
   return owner == kSeveral ? "several waves" : "wave " + std::to_string(owner - 1);
 }
 
+// Four dwords of a field, or four bytes of each of them.
+typedef std::uint32_t Dwords __attribute__((vector_size(16)));
+typedef std::uint8_t Bytes __attribute__((vector_size(16)));
+typedef std::uint64_t Pair __attribute__((vector_size(16)));
+constexpr std::size_t kPadding = 4;  // dwords
+
+Bytes bytes_of(const Dwords& dwords) { return reinterpret_cast<Bytes>(dwords); }
+Dwords dwords_of(const Bytes& bytes) { return reinterpret_cast<Dwords>(bytes); }
+Bytes all_of(std::uint8_t byte) { return Bytes{} + byte; }
+Dwords where(const Bytes& condition) { return reinterpret_cast<Dwords>(condition); }
+
+// As many dwords as there are, through registers. Of three a fourth is read too (kPadding).
+template <unsigned bytes>
+inline __attribute__((always_inline)) Dwords load(const void* from) {
+  if constexpr (bytes == 4) {
+    std::uint32_t one;
+    std::memcpy(&one, from, 4);
+    return Dwords{one, 0, 0, 0};
+  } else if constexpr (bytes == 8) {
+    std::uint64_t two;
+    std::memcpy(&two, from, 8);
+    return reinterpret_cast<Dwords>(Pair{two, 0});
+  } else {
+    Dwords four;
+    std::memcpy(&four, from, 16);
+    return four;
+  }
+}
+template <unsigned bytes>
+inline __attribute__((always_inline)) void store(std::uint32_t* to, const Dwords& value) {
+  if constexpr (bytes == 16) {
+    std::memcpy(to, &value, 16);
+    return;
+  }
+  if constexpr (bytes == 4) {
+    *to = value[0];
+  } else {
+    const std::uint64_t two = reinterpret_cast<Pair>(value)[0];
+    std::memcpy(to, &two, 8);
+  }
+  if constexpr (bytes == 12) to[2] = value[2];
+}
+
+template <unsigned bytes>
+inline __attribute__((always_inline)) bool any(const Dwords& condition) {
+  const Pair parts = reinterpret_cast<Pair>(condition);
+  if (bytes == 4) return static_cast<std::uint32_t>(parts[0]) != 0;
+  if (bytes == 8) return parts[0] != 0;
+  if (bytes == 12) return (parts[0] | static_cast<std::uint32_t>(parts[1])) != 0;
+  return (parts[0] | parts[1]) != 0;
+}
+
 }  // namespace
 
-Lds::Lds(std::size_t bytes) : data_(bytes), shadow_((bytes + 3) / 4) {}
+// ---- what is known of dwords
 
-void Lds::reset() { std::fill(shadow_.begin(), shadow_.end(), Shadow{}); }
+void Lds::Shadows::resize(std::size_t count) {
+  for (auto* field : {&epoch, &writers, &readers, &state, &instruction}) field->resize(count + kPadding);
+}
+void Lds::Shadows::clear() {
+  for (auto* field : {&epoch, &writers, &readers, &state, &instruction}) std::fill(field->begin(), field->end(), 0U);
+}
+Lds::Shadow Lds::Shadows::at(std::size_t dword) const {
+  Shadow made{};
+  made.epoch = epoch[dword];
+  std::memcpy(made.writers, &writers[dword], 4);
+  std::memcpy(made.readers, &readers[dword], 4);
+  std::memcpy(&made.written, &state[dword], 4);
+  made.instruction = instruction[dword];
+  return made;
+}
+void Lds::Shadows::set(std::size_t dword, const Shadow& value) {
+  epoch[dword] = value.epoch;
+  std::memcpy(&writers[dword], value.writers, 4);
+  std::memcpy(&readers[dword], value.readers, 4);
+  std::memcpy(&state[dword], &value.written, 4);
+  instruction[dword] = value.instruction;
+}
+
+Lds::Lds(std::size_t bytes) : size_(bytes), data_(bytes + 4 * kPadding) { shadow_.resize((bytes + 3) / 4); }
+
+void Lds::reset() { shadow_.clear(); }
 
 void Lds::race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane) const {
   throw Violation{FaultKind::kRace,
@@ -32,19 +109,82 @@ void Lds::race(const char* what, const Shadow& shadow, unsigned owner, std::uint
                   lane, address};
 }
 
-std::byte* Lds::access(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
-                       std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data, bool* unwritten) {
+bool Lds::access_dwords(Access kind, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t epoch,
+                        std::uint32_t instruction, const void* data) {
+  switch ((address & 3) == 0 && address <= size_ && bytes <= size_ - address ? bytes : 0) {
+    case 4: return access_whole<4>(kind, address, wave, epoch, instruction, data);
+    case 8: return access_whole<8>(kind, address, wave, epoch, instruction, data);
+    case 12: return access_whole<12>(kind, address, wave, epoch, instruction, data);
+    case 16: return access_whole<16>(kind, address, wave, epoch, instruction, data);
+    default: return false;
+  }
+}
+
+template <unsigned bytes>
+bool Lds::access_whole(Access kind, std::uint32_t address, unsigned wave, std::uint32_t epoch,
+                       std::uint32_t instruction, const void* data) {
+  const std::size_t at = address / 4;
+  const auto owner = static_cast<std::uint8_t>(wave + 1);
+  Dwords state = load<bytes>(&shadow_.state[at]);
+  const Dwords flights = kind == Access::kRead ? Dwords{} + 0xff00U : Dwords{} + 0xffff00U;
+  if (kind == Access::kAtomic || any<bytes>(state & flights)) return false;
+  const Bytes own = all_of(owner), nobody{};
+  const Dwords fresh = reinterpret_cast<Dwords>(load<bytes>(&shadow_.epoch[at]) != epoch);
+  const Bytes writers = bytes_of(load<bytes>(&shadow_.writers[at]) & ~fresh);
+  const Bytes readers = bytes_of(load<bytes>(&shadow_.readers[at]) & ~fresh);
+  if (kind == Access::kRead) {
+    if (any<bytes>((state & 15U) ^ 15U)) return false;
+    if (single_) return true;
+    if (any<bytes>(where((writers != nobody) & (writers != own)))) return false;
+    const Bytes mine = reinterpret_cast<Bytes>((readers == nobody) | (readers == own));
+    const Bytes now = (own & mine) | ~mine;  // kSeveral has all bits
+    store<bytes>(&shadow_.readers[at], dwords_of(now));
+    state &= ~(fresh & 0xff000000U);
+    store<bytes>(&shadow_.writers[at], dwords_of(writers));
+    store<bytes>(&shadow_.epoch[at], Dwords{} + epoch);
+    store<bytes>(&shadow_.state[at], state);
+    return true;
+  }
+  if (!single_) {
+    // Bytes that are written and stay the same. Those of dwords that are written in part are looked at one by one.
+    Bytes same{};
+    if (data != nullptr) {
+      if (any<bytes>(reinterpret_cast<Dwords>((state & 15U) != 15U) & reinterpret_cast<Dwords>((state & 15U) != 0U)))
+        return false;
+      const Dwords before = load<bytes>(&data_[address]);
+      Dwords after{};
+      if constexpr (bytes == 12) std::memcpy(&after, data, bytes);
+      else after = load<bytes>(data);
+      same = reinterpret_cast<Bytes>(bytes_of(before) == bytes_of(after)) &
+             bytes_of(reinterpret_cast<Dwords>((state & 15U) == 15U));
+    }
+    const Bytes others = reinterpret_cast<Bytes>(((writers != nobody) & (writers != own)) |
+                                                 ((readers != nobody) & (readers != own)));
+    if (any<bytes>(dwords_of(others & ~same))) return false;
+    store<bytes>(&shadow_.writers[at], dwords_of((writers & same) | (own & ~same)));
+    store<bytes>(&shadow_.readers[at], dwords_of(readers));
+    store<bytes>(&shadow_.epoch[at], Dwords{} + epoch);
+    state &= 0x00ffffffU;  // not atomic
+  }
+  store<bytes>(&shadow_.state[at], state | 15U);
+  store<bytes>(&shadow_.instruction[at], Dwords{} + (instruction + 1));
+  return true;
+}
+
+std::byte* Lds::access_bytes(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
+                             std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data,
+                             bool* unwritten) {
   if ((address & (alignment - 1)) != 0) {
     throw Violation{FaultKind::kMisaligned, "access of " + std::to_string(bytes) + " bytes of the LDS", lane, address};
   }
-  if (address > data_.size() || bytes > data_.size() - address) {
+  if (address > size_ || bytes > size_ - address) {
     if (unwritten != nullptr) {
       *unwritten = true;
       return nullptr;
     }
     throw Violation{FaultKind::kOutOfBounds,
                     "access of " + std::to_string(bytes) + " bytes of the LDS; the workgroup has " +
-                        std::to_string(data_.size()) + " bytes",
+                        std::to_string(size_) + " bytes",
                     lane, address};
   }
   const unsigned first = address / 4, last = (address + bytes - 1) / 4;
@@ -57,7 +197,9 @@ std::byte* Lds::access(Access kind, std::uint32_t address, unsigned bytes, unsig
                                 ? nullptr
                                 : static_cast<const std::byte*>(data) +
                                       (static_cast<std::ptrdiff_t>(at) * 4 - static_cast<std::ptrdiff_t>(address));
-    check_dword(kind, shadow_[at], byte_mask, wave, epoch, at * 4, instruction, lane, own, unwritten);
+    Shadow shadow = shadow_.at(at);
+    check_dword(kind, shadow, byte_mask, wave, epoch, at * 4, instruction, lane, own, unwritten);
+    shadow_.set(at, shadow);
   }
   return &data_[address];
 }
@@ -127,57 +269,53 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
 }
 
 void Lds::forget(std::uint32_t address, unsigned bytes) {
-  for (std::uint32_t at = address; at < address + bytes; ++at) {
-    shadow_[at / 4].written = static_cast<std::uint8_t>(shadow_[at / 4].written & ~(1U << (at & 3)));
-  }
+  for (std::uint32_t at = address; at < address + bytes; ++at) shadow_.state[at / 4] &= ~(1U << (at & 3));
 }
 
 Lds::Repeated Lds::repeats(std::uint32_t address, const void* data, unsigned bytes, unsigned wave) {
-  if (address > data_.size() || bytes > data_.size() - address) return Repeated::kNo;
+  if (address > size_ || bytes > size_ - address) return Repeated::kNo;
   const unsigned first = address / 4, last = (address + bytes - 1) / 4;
   for (unsigned at = first; at <= last; ++at) {
-    if (shadow_[at].written != 15) return Repeated::kNo;
+    if ((shadow_.state[at] & 15) != 15) return Repeated::kNo;
   }
   if (std::memcmp(&data_[address], data, bytes) != 0) return Repeated::kNo;
   Repeated made = Repeated::kThere;
   for (unsigned at = first; at <= last; ++at) {
-    std::uint8_t& flight = shadow_[at].flight_write;
-    if (flight == 0) continue;
-    if (flight != wave + 1) flight = kSeveral;
+    Shadow shadow = shadow_.at(at);
+    if (shadow.flight_write == 0) continue;
+    if (shadow.flight_write != wave + 1) shadow.flight_write = kSeveral;
+    shadow_.set(at, shadow);
     made = Repeated::kComing;
   }
   return made;
 }
 
 void Lds::put_in_flight(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t instruction) {
+  const unsigned shift = write ? 8 : 16;
   for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
-    Shadow& shadow = shadow_[at];
-    if (write) {
-      shadow.flight_write = static_cast<std::uint8_t>(wave + 1);
-      shadow.instruction = instruction + 1;
-    } else {
-      shadow.flight_read = static_cast<std::uint8_t>(wave + 1);
-    }
+    shadow_.state[at] = (shadow_.state[at] & ~(0xffU << shift)) | (wave + 1) << shift;
+    if (write) shadow_.instruction[at] = instruction + 1;
   }
 }
 
 void Lds::settle(bool write, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t epoch,
                  std::uint32_t instruction) {
-  const auto owner = static_cast<std::uint8_t>(wave + 1);
+  const std::uint32_t owner = wave + 1;
+  const unsigned shift = write ? 8 : 16;
+  std::vector<std::uint32_t>& touched = write ? shadow_.writers : shadow_.readers;
   for (unsigned at = address / 4; at <= (address + bytes - 1) / 4; ++at) {
-    Shadow& shadow = shadow_[at];
-    std::uint8_t& flight = write ? shadow.flight_write : shadow.flight_read;
-    if (write && flight == owner && shadow.instruction != instruction + 1) continue;  // a later load is on its way
+    std::uint32_t& state = shadow_.state[at];
+    const std::uint32_t flight = state >> shift & 0xff;
+    if (write && flight == owner && shadow_.instruction[at] != instruction + 1) continue;  // a later load is on its way
     if (write && flight != owner && flight != kSeveral) continue;  // the same has come by another wave's load
-    if (flight == owner || write) flight = 0;
-    if (shadow.epoch != epoch) {
-      shadow.epoch = epoch;
-      std::memset(shadow.writers, 0, 4);
-      std::memset(shadow.readers, 0, 4);
-      shadow.atomic = 0;
+    if (flight == owner || write) state &= ~(0xffU << shift);
+    if (shadow_.epoch[at] != epoch) {
+      shadow_.epoch[at] = epoch;
+      shadow_.writers[at] = shadow_.readers[at] = 0;
+      state &= 0x00ffffff;  // not atomic
     }
-    std::memset(write ? shadow.writers : shadow.readers, owner, 4);
-    if (write) shadow.instruction = instruction + 1;
+    touched[at] = owner * 0x01010101U;
+    if (write) shadow_.instruction[at] = instruction + 1;
   }
 }
 

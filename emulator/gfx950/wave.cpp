@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <type_traits>
 
 #include "forms.hpp"
 
@@ -74,13 +75,18 @@ void Wave::start() {
   held_ = 0;
   polled_at_ = ~0U;
   unseen_.clear();
-  std::fill(ready_.begin(), ready_.end(), Mask{0});
-  std::fill(pending_.begin(), pending_.end(), Mask{0});
+  const auto forget = [&](auto& rows) {
+    using Row = typename std::decay_t<decltype(rows)>::value_type;
+    std::fill(rows.begin(), rows.begin() + kernel_.rows_used().first, Row{});
+    std::fill(rows.begin() + kAccumulators, rows.begin() + kernel_.rows_used().second, Row{});
+  };
+  forget(ready_);
+  forget(pending_);
   bytes_.clear();
-  std::fill(origins_.begin(), origins_.end(), Origin{});
-  std::fill(issued_.begin(), issued_.end(), Issued{});
+  forget(origins_);
+  forget(issued_);
   scalar_issued_.fill(0);
-  std::fill(rare_.begin(), rare_.end(), Rare{});
+  forget(rare_);
   matrix_free_ = matrix_horizon_ = rare_horizon_ = 0;
   lanes_masked_ = fp64_product_ = hardware_register_at_ = 0;
   blamed_ = -1;
