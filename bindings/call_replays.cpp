@@ -192,7 +192,11 @@ bool CallReplays::launch(const Call& call, std::vector<SignatureReader::Span>& s
     for (const auto& address : one.addresses) {
       values[address.place] = static_cast<std::int64_t>(spans[address.tensor].begin) + address.offset;
     }
-    launcher.launch(one.position, values);
+    if (one.position == ReplayedLaunch::kClear) {
+      launcher.clear(static_cast<std::uint64_t>(values[0]), static_cast<std::size_t>(values[1]));
+    } else {
+      launcher.launch(one.position, values);
+    }
   }
   return true;
 }
@@ -248,6 +252,7 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
       }
       one.values.push_back(number);
     }
+    if (one.position == ReplayedLaunch::kClear && one.values.size() != 2) return false;
     call.launches.push_back(std::move(one));
   }
   if (generation != generation_ || calls_.size() >= kMostCalls) forget();

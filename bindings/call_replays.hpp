@@ -17,7 +17,7 @@
 
 namespace msa_ops {
 
-// One kernel launch; `addresses` says which of the values are addresses, of which tensor of the call, and how far behind
+// One kernel launch, or memory that is zeroed (address, number of bytes); `addresses` says which of the values are addresses, of which tensor of the call, and how far behind
 // its first element.
 struct ReplayedLaunch {
   struct Address {
@@ -25,7 +25,8 @@ struct ReplayedLaunch {
     std::size_t tensor;
     std::int64_t offset;
   };
-  int position;
+  static constexpr int kClear = -1;
+  int position;  // of the kernel, or kClear
   std::vector<std::int64_t> values;
   std::vector<Address> addresses;
 };

@@ -120,6 +120,14 @@ void KernelLauncher::launch(int position, LaunchValues& values) const {
   run(kernel, driver_, stream_, values);
 }
 
+void KernelLauncher::clear(std::uint64_t address, std::size_t num_bytes) const {
+  const int status = driver_.clear(address, num_bytes, reinterpret_cast<void*>(stream_));
+  if (status != 0) {
+    throw std::runtime_error("clearing " + std::to_string(num_bytes) + " bytes of a workspace failed: " +
+                             driver_.describe(status));
+  }
+}
+
 void launch_on(int position, Runtime& runtime, const std::vector<std::int64_t>& arguments) {
   const CompiledKernel& kernel = at(position);
   const RuntimeScope scope(runtime);

@@ -48,6 +48,8 @@ class KernelLauncher {
   // Runs the kernel's host launcher, and loads the kernel at its first launch on the device. Throws std::runtime_error
   // naming kernel and cause. The generated code reads the values where they are.
   void launch(int position, LaunchValues& values) const;
+  // Zeros memory, in the order of launches. Throws std::runtime_error.
+  void clear(std::uint64_t address, std::size_t num_bytes) const;
 
  private:
   int device_;

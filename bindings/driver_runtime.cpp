@@ -43,6 +43,7 @@ struct DriverRuntime::Functions {
   int (*kernel_get_attribute)(int*, int, void*, int);
   int (*kernel_set_attribute)(int, int, void*, int);
   int (*launch_kernel_ex)(const DriverLaunchConfig*, void*, void**, void**);
+  int (*memset_async)(std::uint64_t, unsigned char, std::size_t, void*);
   int (*tensor_map_encode_tiled)(void*, int, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
                                  const std::uint32_t*, const std::uint32_t*, int, int, int, int);
   std::array<std::atomic<void*>, kMaxDevices> contexts{};
@@ -80,6 +81,7 @@ DriverRuntime::DriverRuntime() : f_(std::make_unique<Functions>()) {
   f_->load(f_->kernel_get_attribute, "cuKernelGetAttribute");
   f_->load(f_->kernel_set_attribute, "cuKernelSetAttribute");
   f_->load(f_->launch_kernel_ex, "cuLaunchKernelEx");
+  f_->load(f_->memset_async, "cuMemsetD8Async");
   f_->load(f_->tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   check(f_->init(0), "cuInit", *this);
 }
@@ -90,12 +92,14 @@ int DriverRuntime::resolve(KernelImage& kernel, void** handle) {
   const std::lock_guard<std::mutex> lock(f_->mutex);
   *handle = kernel.driver_kernel.load(std::memory_order_acquire);
   if (*handle != nullptr) return 0;
-  void*& library = f_->libraries[kernel.code];
-  if (library == nullptr) {
+  auto known = f_->libraries.find(kernel.code);
+  if (known == f_->libraries.end()) {
+    void* library = nullptr;  // kept only if it was loaded, so that a failed load is tried again
     const int status = f_->library_load_data(&library, kernel.code, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (status != 0) return status;
+    known = f_->libraries.emplace(kernel.code, library).first;
   }
-  const int status = f_->library_get_kernel(handle, library, kernel.name.c_str());
+  const int status = f_->library_get_kernel(handle, known->second, kernel.name.c_str());
   if (status == 0) kernel.driver_kernel.store(*handle, std::memory_order_release);
   return status;
 }
@@ -130,6 +134,10 @@ int DriverRuntime::launch(const LaunchConfig& config, KernelImage& kernel, void*
       config.num_attributes,
   };
   return f_->launch_kernel_ex(&driver_config, handle, parameters, nullptr);
+}
+
+int DriverRuntime::clear(std::uint64_t address, std::size_t num_bytes, void* stream) {
+  return f_->memset_async(address, 0, num_bytes, stream);
 }
 
 int DriverRuntime::tensor_map_encode_tiled(void* map, int type, std::uint32_t rank, void* address, const std::uint64_t* sizes,

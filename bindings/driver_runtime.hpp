@@ -24,6 +24,9 @@ class DriverRuntime : public Runtime {
                               int interleave, int swizzle, int l2_promotion, int fill) override;
   std::string describe(int status) override;
 
+  // Zeros device memory in the order of a stream.
+  int clear(std::uint64_t address, std::size_t num_bytes, void* stream);
+
   // Makes the primary context of a device (the one that torch uses) current for the length of a block.
   class DeviceScope {
    public:

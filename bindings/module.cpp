@@ -57,6 +57,15 @@ PYBIND11_MODULE(_C, m) {
       },
       py::arg("position"), py::arg("device"), py::arg("stream"), py::arg("arguments"),
       "Launches a kernel on a CUDA device; RuntimeError names kernel and cause.");
+  m.def(
+      "clear_memory",
+      [](int device, std::uintptr_t stream, std::uint64_t address, std::size_t num_bytes) {
+        const py::gil_scoped_release release;
+        msa_ops::KernelLauncher(device, stream).clear(address, num_bytes);
+      },
+      py::arg("device"), py::arg("stream"), py::arg("address"), py::arg("num_bytes"),
+      "Zeros memory of a CUDA device in the order of a stream; RuntimeError names the cause.");
+  m.attr("CLEAR") = msa_ops::ReplayedLaunch::kClear;
   m.def("record_launch", &msa_ops::record_launch, py::arg("position"), py::arg("arguments"),
         "What the kernel's host launcher would launch for these arguments; needs no device.");
 

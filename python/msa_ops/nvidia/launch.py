@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 
 import torch
+from torch import Tensor
 
 from msa_ops import _C
 from msa_ops.launch_arguments import bits, note, pointer, require_aligned
 from msa_ops.registry import virtual
 
-__all__ = ["bits", "launch", "pointer", "require_aligned"]
+__all__ = ["bits", "clear", "launch", "pointer", "require_aligned"]
 
 
 @functools.cache
@@ -33,3 +34,15 @@ def launch(name: str, device: torch.device, *values: int) -> None:
     at = position(name)
     _C.launch_kernel(at, index, stream, values)
     note(at, values)
+
+
+def clear(memory: Tensor, num_bytes: int) -> None:
+    """Zeros the first bytes of a uint8 tensor, in the order of launches."""
+    index = memory.device.index
+    if index is None:  # memory of an emulated chip
+        memory[:num_bytes].zero_()
+        return
+    stream: int = torch._C._cuda_getCurrentRawStream(index)
+    address = pointer(memory)
+    _C.clear_memory(index, stream, address, num_bytes)
+    note(_C.CLEAR, (address, num_bytes))

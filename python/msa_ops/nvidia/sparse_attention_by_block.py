@@ -14,7 +14,7 @@ from torch import Tensor
 from msa_ops.cute.tiled_attention import by_block_layout as layout  # type: ignore[import-untyped]
 from msa_ops.cute.tiled_attention.layout import PART_BYTES, PART_LSE_BYTES  # type: ignore[import-untyped]
 from msa_ops.cute.tiled_attention.sm90_prepare_configs import CAPACITIES  # type: ignore[import-untyped]
-from msa_ops.nvidia.launch import bits, launch, pointer
+from msa_ops.nvidia.launch import bits, clear, launch, pointer
 from msa_ops.nvidia.tiled_attention import (
     cache_strides,
     merge,
@@ -104,7 +104,7 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
     space = divide_workspace(tokens, a.num_kv_heads, topk, batch, max_blocks)
     if a.workspace is None or a.workspace.numel() < space.bytes:
         raise ValueError(f"workspace: accepted: at least {space.bytes} bytes")
-    at = a.workspace.data_ptr()
+    at = pointer(a.workspace)
     device = a.q.device
     group = a.q.shape[1] // a.num_kv_heads
     tiles = number_of_tiles(tokens, batch, a.cu_seqlens_q is not None, layout.TILE)
@@ -113,7 +113,7 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
     at_once = heads_at_once(tokens, a.num_kv_heads)
     for head_begin in range(0, a.num_kv_heads, at_once):
         heads = min(at_once, a.num_kv_heads - head_begin)
-        a.workspace[: space.offsets].zero_()
+        clear(a.workspace, space.offsets)
         capacity = next(capacity for capacity in CAPACITIES if capacity >= max_blocks)
         launch(
             f"sparse_attention__prepare_{a.kv_format}_{capacity}__sm_90a",

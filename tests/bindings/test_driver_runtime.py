@@ -1,0 +1,291 @@
+"""Launches through the CUDA driver, of which a stand-in is compiled here: it writes down what it is asked for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.bindings import stand_in_cuda
+
+from msa_ops import _C
+
+KERNEL = "quantize_nvfp4__bfloat16_plain_divide__sm_90a"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        KERNEL not in dict(_C.compiled_kernels()), reason="this build of msa_ops holds no NVIDIA kernels"
+    ),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build a stand-in for libcuda"),
+]
+
+LAUNCH = f"""
+import os, threading
+from msa_ops import _C
+position = _C.find_kernel("{KERNEL}")
+def launch(device=0, stream=0, rows=64):
+    _C.launch_kernel(position, device, stream, [0x1000, 0x2000, 0x3000, 0, 0x3F800000, rows])
+def say(*what):
+    os.write(1, (" ".join(map(str, what)) + "\\n").encode())
+"""
+
+
+def run(folder: Path, body: str, **how: str) -> list[str]:
+    """Lines of a process's output."""
+    return lines_of(stand_in_cuda.run(folder, LAUNCH + textwrap.dedent(body), **how))
+
+
+def lines_of(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_code_is_loaded_at_the_first_launch_and_once(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """
+        say("before")
+        for device, stream in ((0, 5), (0, 6), (1, 5)):
+            launch(device, stream)
+        """,
+    )
+    launches = [line for line in found if line.startswith("launch")]
+    assert [line.split(" stream ")[1] for line in launches] == ["5 context 100", "6 context 100", "5 context 101"]
+    assert found[:2] == ["before", "opened"]
+    assert [found.count(line) for line in ("load", "kernel", "retain 0", "retain 1")] == [1, 1, 1, 1]
+    assert [line for line in found if "push" in line or "pop" in line] == [
+        line for context in (100, 100, 101) for line in (f"push {context}", f"pop {context}")
+    ], "the context of the thread is as it was after each launch"
+
+
+def test_many_threads_at_their_first_launch(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """
+        start = threading.Barrier(8)
+        def work(i):
+            start.wait()
+            launch(i % 2, stream=i)
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+    )
+    assert [found.count(line) for line in ("opened", "load", "kernel")] == [1, 1, 1]
+    launches = sorted(line.split(" stream ")[1] for line in found if line.startswith("launch"))
+    assert launches == [f"{i} context {100 + i % 2}" for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("fail", "step"),
+    [
+        ("cuLibraryLoadData", "its launch|loading onto the device"),
+        ("cuLibraryGetKernel", "its launch|loading onto the device"),
+        ("cuLaunchKernelEx", "its launch"),
+        ("cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRetain"),
+        ("cuInit", "cuInit"),
+    ],
+)
+def test_an_error_names_kernel_and_cause_and_leaves_the_process_usable(tmp_path: Path, fail: str, step: str) -> None:
+    found = run(
+        tmp_path,
+        """
+        for attempt in range(2):
+            try:
+                launch(stream=7)
+            except RuntimeError as error:
+                say("caught", error)
+        os.environ["FAIL"] = ""
+        launch(stream=8)
+        """,
+        FAIL=fail,
+    )
+    caught = [line for line in found if line.startswith("caught")]
+    assert len(caught) == 2 and len(set(caught)) == 1
+    assert "failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure" in caught[0]
+    assert any(text in caught[0] for text in step.split("|")), caught[0]
+    if fail.startswith(("cuLibrary", "cuLaunch")):
+        assert f"kernel {KERNEL}: " in caught[0]
+    assert [line.split(" stream ")[1] for line in found if line.startswith("launch")][-1] == "8 context 100"
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """
+        for device in (2, 64, -1):
+            try:
+                launch(device)
+            except (RuntimeError, ValueError) as error:
+                say("caught", type(error).__name__, error)
+        launch()
+        """,
+    )
+    assert [line.split()[1] for line in found if line.startswith("caught")] == [
+        "RuntimeError",
+        "ValueError",
+        "ValueError",
+    ]
+    assert found[-2].startswith("launch")
+
+
+def test_a_driver_without_a_function_is_named(tmp_path: Path) -> None:
+    done = stand_in_cuda.run(tmp_path, LAUNCH + "launch()", without="cuLaunchKernelEx")
+    assert done.returncode == 1
+    assert "the CUDA driver lacks cuLaunchKernelEx; a driver of CUDA 12.3 or newer has it" in done.stderr
+
+
+def test_memory_is_cleared_in_the_order_of_the_stream(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """
+        import ctypes
+        memory = ctypes.create_string_buffer(b"x" * 8, 8)
+        _C.clear_memory(0, 9, ctypes.addressof(memory), 3)
+        assert memory.raw == b"\\0\\0\\0xxxxx"
+        os.environ["FAIL"] = "cuMemsetD8Async"
+        try:
+            _C.clear_memory(0, 9, ctypes.addressof(memory), 3)
+        except RuntimeError as error:
+            say("caught", error)
+        """,
+    )
+    assert found[-3] == "clear 3 with 0 stream 9"
+    assert "clearing 3 bytes of a workspace failed: CUDA_ERROR_LAUNCH_FAILED" in found[-1]
+
+
+REPLAY = (
+    stand_in_cuda.DEVICE_OF_TORCH
+    + LAUNCH
+    + """
+import contextvars
+from types import SimpleNamespace
+from msa_ops.launch_arguments import note, pointer, record
+calls = _C.CallReplays(READER, ["x", "codes", "scales"], ["codes", "scales"], 128)
+context, registry = contextvars.ContextVar("wishes", default=()), SimpleNamespace(generation=0)
+call = _C.op_entry(calls, lambda *_: "long way", [], context, registry, lambda: False)
+def tensors(rows=4):
+    pool = torch.zeros(3 * 128 * rows + 128, dtype=torch.uint8)
+    at = -pool.data_ptr() % 128
+    return pool[at : at + 384 * rows].view(3, rows, 128).unbind()
+def remember(launch_of, workspace=0, made=(), make=None):
+    x, codes, scales = own = tensors()
+    scratch = torch.empty(workspace, dtype=torch.uint8) if workspace else None
+    with record() as launches:
+        launch_of(x, codes, scales, scratch, *made)
+    outs = None
+    return calls.remember(own, {}, outs, None, False, 0, made, scratch, 0, list(launches), make)
+def quantize(x, codes, scales, *_):
+    note(position, (pointer(x), pointer(codes) + 16, pointer(scales), 0, 0x3F800000, 64))
+def lines(*what):
+    say("expect", *(f"{value:x}" for value in what))
+"""
+)
+
+
+def replay(folder: Path, body: str, **environment: str) -> list[str]:
+    return lines_of(stand_in_cuda.run(folder, REPLAY + textwrap.dedent(body), **environment))
+
+
+def test_a_replayed_call_has_the_addresses_of_its_own_tensors(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        assert remember(quantize)
+        stand_in.show_parameters(3)
+        for stream in (16, 17):
+            stand_in.set_stream(stream)
+            x, codes, scales = tensors()
+            call(x, codes, scales)
+            lines(x.data_ptr(), codes.data_ptr() + 16, scales.data_ptr())
+        """,
+    )
+    launches = [line.split(" context 100 ") for line in found if line.startswith("launch")]
+    assert [launch[0].split(" stream ")[1] for launch in launches] == ["16", "17"]
+    expected = [line.removeprefix("expect ") for line in found if line.startswith("expect")]
+    assert [launch[1] for launch in launches] == expected and len(set(expected)) == 2
+
+
+def test_a_workspace_lives_as_long_as_the_launches(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        def both(x, codes, scales, scratch):
+            note(_C.CLEAR, (pointer(scratch), 256))
+            note(position, (pointer(x), pointer(scratch) + 512, pointer(scales), 0, 0x3F800000, 64))
+        assert remember(both, workspace=1024)
+        own = tensors()
+        for fail in ("", "cuMemsetD8Async", "cuLaunchKernelEx", "allocate", ""):
+            os.environ["FAIL"] = fail
+            try:
+                say("then", call(*own))
+            except RuntimeError as error:
+                say("caught", error)
+        """,
+    )
+    steps = [line.split()[0] for line in found if line.split()[0] in {"allocate", "clear", "launch", "free", "then"}]
+    whole = ["allocate", "clear", "launch", "free", "then"]
+    assert steps == [*whole, *whole[:2], "free", *whole[:4], "then", *whole]
+    assert [line.split()[1] for line in found if line.startswith("allocate")] == ["1024"] * 4
+    assert found.count("then long way") == 1, "no memory: the long way says so"
+    assert [line for line in found if line.startswith("caught")] == [
+        "caught clearing 256 bytes of a workspace failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure",
+        f"caught kernel {KERNEL}: its launch failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure",
+    ]
+
+
+def test_the_interpreter_is_free_while_the_driver_launches(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        assert remember(quantize)
+        held = ctypes.cast(ctypes.pythonapi.PyGILState_Check, ctypes.c_void_p)
+        stand_in.ask_at_launches(held)
+        call(*tensors())
+        launch()
+        """,
+    )
+    assert [line.split(" held ")[1] for line in found if line.startswith("launch")] == ["0", "0"]
+
+
+def test_results_are_made_and_given_back(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        def make(): return tuple(torch.empty(4, 128, dtype=torch.uint8) for _ in range(2))
+        made = make()
+        def into(x, codes, scales, scratch, first, second):
+            note(position, (pointer(first), pointer(second), pointer(scales), 0, 0x3F800000, 64))
+        assert remember(into, made=made, make=make)
+        stand_in.show_parameters(2)
+        first, second = call(*tensors())
+        lines(first.data_ptr(), second.data_ptr())
+        assert first.data_ptr() != made[0].data_ptr()
+        """,
+    )
+    (launched,) = [line.split(" context 100 ")[1] for line in found if line.startswith("launch")]
+    assert f"expect {launched}" in found
+
+
+def test_threads_replay_on_their_own_tensors(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        assert remember(quantize)
+        stand_in.show_parameters(3)
+        def work():
+            for _ in range(50):
+                x, codes, scales = tensors()
+                call(x, codes, scales)
+                lines(x.data_ptr(), codes.data_ptr() + 16, scales.data_ptr())
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+    )
+    launches = sorted(line.split(" context 100 ")[1] for line in found if line.startswith("launch"))
+    assert launches == sorted(line.removeprefix("expect ") for line in found if line.startswith("expect"))
+    assert len(launches) == 200
