@@ -29,7 +29,7 @@ SPARE = 1 << 30
 
 @pytest.fixture
 def far() -> Iterator[Tensor]:
-    """Memory that reaches behind the last threshold, lent to one test of this machine at a time and given back after it.
+    """Memory that reaches behind the last threshold, lent to one test of this machine at a time and given back then.
 
     A GPU that is too small for it is no place for these tests; one whose memory others hold is an error of the run.
     """
