@@ -3,9 +3,11 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,13 +25,13 @@ class Session {
           std::optional<std::uint64_t> sum_order, unsigned threads, std::optional<unsigned> multiprocessors)
       : runtime(emulator::chip_of(chip, multiprocessors), {max_instructions, seed, sum_order, threads}) {}
 
-  void enter() { scope_ = std::make_unique<RuntimeScope>(runtime); }
-  void leave() { scope_.reset(); }
+  void enter() { scopes_[std::this_thread::get_id()] = std::make_unique<RuntimeScope>(runtime); }
+  void leave() { scopes_.erase(std::this_thread::get_id()); }
 
   SessionRuntime runtime;
 
  private:
-  std::unique_ptr<RuntimeScope> scope_;
+  std::map<std::thread::id, std::unique_ptr<RuntimeScope>> scopes_;  // of the threads that are in the session
 };
 
 }  // namespace

@@ -70,17 +70,6 @@ Mbarrier& Mbarriers::at(std::uint64_t address, int lane) {
   return *last_;
 }
 
-Mbarrier& Mbarriers::at_for_work(std::uint64_t address, int lane) {
-  Mbarrier& barrier = at(address, lane);
-  if (!barrier.known_to_proxy && !ordering_.fenced(barrier.initialized_by, barrier.initialized_at)) {
-    throw Violation{FaultKind::kProxy,
-                    "asynchronous work on an mbarrier without fence.mbarrier_init or fence.proxy.async after its "
-                    "initialisation",
-                    lane, address};
-  }
-  return barrier;
-}
-
 std::uint64_t Mbarriers::arrive(Mbarrier& barrier, std::uint32_t count, bool is_release, bool may_complete, int lane) {
   if (count < 1 || count > barrier.pending) {
     fail(std::to_string(count) + " arrivals where the phase waits for " + std::to_string(barrier.pending) + " of " +
@@ -140,12 +129,6 @@ void Mbarriers::complete_if_full(Mbarrier& barrier, int lane) {
   if (barrier.complete.seen.size() <= barrier.actor) barrier.complete.seen.resize(barrier.actor + 1, 0);
   barrier.complete.seen[barrier.actor] = static_cast<Clock>(barrier.phase);
   ++version_;
-}
-
-void Mbarriers::fence_init() {
-  for (auto& [address, barrier] : barriers_) {
-    if (barrier->initialized_by == ordering_.actor(ordering_.current())) barrier->known_to_proxy = true;
-  }
 }
 
 std::string Mbarriers::describe(const Mbarrier& barrier) const {

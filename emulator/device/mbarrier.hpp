@@ -23,7 +23,6 @@ struct Mbarrier {
   Knowledge arrived, complete;
   Actor initialized_by = 0;    // a warp, its clock
   Clock initialized_at = 0;
-  bool known_to_proxy = false; // fence.mbarrier_init
 };
 
 // The mbarriers of one block.
@@ -37,8 +36,6 @@ class Mbarriers {
   void invalidate(std::uint64_t address, int lane);
   // The barrier at an address, whose initialisation the present warp must have seen.
   Mbarrier& at(std::uint64_t address, int lane);
-  // ... and which asynchronous work may signal.
-  Mbarrier& at_for_work(std::uint64_t address, int lane);
 
   // Returns the state before: a token for test_wait.
   std::uint64_t arrive(Mbarrier& barrier, std::uint32_t count, bool is_release, bool may_complete, int lane);
@@ -52,7 +49,6 @@ class Mbarriers {
   static bool complete_parity(const Mbarrier& barrier, std::uint32_t parity) {
     return (barrier.phase & 1) != (parity & 1);
   }
-  void fence_init();  // of those that the present warp has initialised
   std::string describe(const Mbarrier& barrier) const;
   std::uint64_t version() const { return version_; }  // of completed phases
 

@@ -39,6 +39,7 @@ bool target_has(const std::string& target, const std::string& opcode) {
   }
   if (begins(opcode, "cvt.")) {
     if (begins(opcode, "cvt.rs.")) return suffix == "a" && (number == 100 || number == 103 || number == 107);
+    if (holds(opcode, "s2f6")) return suffix == "a" && number >= 100;
     if (holds(opcode, "ue5m3")) return specific && number == 107;
     if (holds(opcode, "e2m1x") || holds(opcode, "e2m3x") || holds(opcode, "e3m2x") || holds(opcode, "ue8m0")) {
       return specific && number >= 100;

@@ -75,13 +75,20 @@ class WgmmaState {
  public:
   void reset(std::size_t registers) {
     touched_.assign(registers, 0);
+    constant_.assign(registers, 0);
     epoch_ = 0;
     group_ = 0;
     released_.clear();
   }
   void touch(std::uint32_t index) { touched_[index] = epoch_; }
+  // A move gave it a constant. Compilers put those behind the fence that the program has after them, and ptxas, which
+  // sees that they are constants, has no use for them or waits by itself; so accumulators may have them there.
+  void give_constant(std::uint32_t index) { constant_[index] = epoch_ + 1; }
+  void give_other(std::uint32_t index) { constant_[index] = 0; }
+  bool is_constant(std::uint32_t index) const { return constant_[index] != 0; }
   // False: another instruction read or wrote it after the last wgmma.fence, or there was none.
   bool is_fenced(std::uint32_t index) const { return touched_[index] < epoch_; }
+  bool is_fenced_constant(std::uint32_t index) const { return constant_[index] <= epoch_; }
   bool any_fence() const { return epoch_ > 0; }
   void fence() { ++epoch_; }
   std::uint64_t group() const { return group_; }  // that work belongs to, from 0
@@ -99,6 +106,7 @@ class WgmmaState {
 
  private:
   std::vector<std::uint32_t> touched_;
+  std::vector<std::uint32_t> constant_;  // one more than epoch_ was; 0: it holds something else
   std::uint32_t epoch_ = 0;
   std::uint64_t group_ = 0;
   static constexpr std::size_t kKept = 16;

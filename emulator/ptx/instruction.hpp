@@ -66,6 +66,7 @@ struct Instruction {
   std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
   Operand guard{};
   Order order = Order::kDefault;
+  bool moves = false;                  // it is a whole register's value to another one, or a constant
   int line = 0;
   std::vector<std::uint32_t> sources;  // registers that must have been written
   std::vector<std::uint32_t> destinations;

@@ -153,6 +153,8 @@ class Preparation {
       add_operand(spec, statement.operands[used++], statement);
     }
     if (used != statement.operands.size()) fail("too many operands");
+    made_.moves = name == "mov.b32" || name == "mov.f32" || name == "mov.u32" || name == "mov.s32";
+    made_.moves = made_.moves && !statement.guarded && made_.operands[1].space != Operand::Space::kSpecial;
     kernel_.instructions_.push_back(made_);
   }
 

@@ -16,7 +16,7 @@ struct Landing {
 
 inline Landing landing_on(PtxWarp& warp, const SharedPlace& place, std::int64_t bytes, int lane) {
   Mbarriers& barriers = place.block->mbarriers();
-  Mbarrier& barrier = barriers.at_for_work(place.address, lane);
+  Mbarrier& barrier = barriers.at(place.address, lane);
   const AccessId access = warp.ordering().of_work(barrier.actor, static_cast<Clock>(barrier.phase + 1), false);
   return {{&barriers, &barrier, bytes, false, {}}, access};
 }

@@ -59,11 +59,6 @@ void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
 void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(); }
-// A release fence, of which PTX promises only that it covers initialisations.
-void fence_mbarriers(PtxWarp& warp, const Instruction&, Mask) {
-  warp.block().mbarriers().fence_init();
-  warp.ordering().fence();
-}
 void nothing(PtxWarp&, const Instruction&, Mask) {}
 
 // Launches run one after the other here; what counts is that the block has asked.
@@ -114,7 +109,8 @@ void add_cluster_forms(Forms& forms) {
   }
   forms.push_back({"fence.proxy.async.global", "", nothing});
   forms.push_back({"fence.proxy.alias", "", nothing});
-  forms.push_back({"fence.mbarrier_init.release.cluster", "", fence_mbarriers});
+  // PTX promises only that it covers initialisations.
+  forms.push_back({"fence.mbarrier_init.release.cluster", "", fence});
   forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
   forms.push_back({"griddepcontrol.wait", "", wait_for_launches});
   forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers});

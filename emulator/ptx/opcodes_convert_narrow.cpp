@@ -64,9 +64,11 @@ void narrow_lanes(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 struct Widening {
   const FloatFormat* to;
-  const FloatFormat* from;
-  unsigned field;  // bits of an element of the source
+  const FloatFormat* from;  // nullptr: S2F6, a signed byte of which six bits are the fraction
+  unsigned field;           // bits of an element of the source
   bool relu;
+  bool finite = false;
+  bool scaled = false;      // by a power of two for each element, in UE8M0
 };
 
 std::vector<Widening>& widenings() {
@@ -74,16 +76,25 @@ std::vector<Widening>& widenings() {
   return *made;
 }
 
+double value_of(uint64_t code, const FloatFormat* format) {
+  if (format == nullptr) return static_cast<std::int8_t>(code) / 64.0;
+  return decode(code & ((uint64_t{1} << (format->exponent + format->mantissa + 1)) - 1), *format);
+}
+
+// A power of two; 0xff is NaN.
+double power_of_ue8m0(uint64_t field) { return field == 0xff ? NAN : std::ldexp(1.0, static_cast<int>(field) - 127); }
+
 void widen_lanes(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Widening& w = widenings()[i.form->variant];
-  const auto bits = static_cast<unsigned>(w.from->exponent + w.from->mantissa + 1);
   for_lanes(lanes, [&](unsigned lane) {
     const uint64_t source = warp.value(i.operands[1], lane);
+    const uint64_t scales = w.scaled ? warp.value(i.operands[2], lane) : 0;
     uint64_t result = 0;
     for (unsigned element = 0; element < 2; ++element) {
-      double value = decode(source >> (w.field * element) & ((uint64_t{1} << bits) - 1), *w.from);
+      double value = value_of(source >> (w.field * element), w.from);
+      if (w.scaled) value *= power_of_ue8m0(scales >> (8 * element) & 0xff);
       if (w.relu && value <= 0) value = 0;
-      result |= encode(value, *w.to, Rounding::kNearestEven, false) << (16 * element);
+      result |= encode(value, *w.to, Rounding::kNearestEven, w.finite) << (16 * element);
     }
     warp.set_value(i.operands[0], lane, result);
   });
@@ -222,6 +233,18 @@ void add_ue5m3(Forms& forms, const std::string& name) {
   add_ue5m3<rounding, true>(forms, name);
 }
 
+// To bf16 with saturation, with a scale for each element, or both; `from` as in Widening.
+void add_scaled(Forms& forms, const std::string& name, const FloatFormat* from, unsigned field) {
+  const std::string operand = field == 4 ? "1" : "2", tail = ".bf16x2." + name + "x2";
+  for (const char* modifiers : {"", ".relu", ".satfinite", ".relu.satfinite", ".satfinite.relu"}) {
+    const std::string head = std::string("cvt.rn") + modifiers;
+    const bool relu = head.find("relu") != std::string::npos, finite = head.find("finite") != std::string::npos;
+    const bool made = from != nullptr && !finite;  // by add_later
+    if (!made) add_widening(forms, head + tail, operand, {&kBf16, from, field, relu, finite, false});
+    add_widening(forms, head + ".scaled::n2::ue8m0" + tail, operand + " 2", {&kBf16, from, field, relu, finite, true});
+  }
+}
+
 void add_eight(Forms& forms, const Named& to) {
   constexpr auto rn = Rounding::kNearestEven;
   for (const bool relu : {false, true}) {
@@ -264,6 +287,12 @@ void add_narrow_conversion_forms(Forms& forms) {
   add_later(forms, {"e2m3", &kE2m3}, 8);
   add_later(forms, {"e3m2", &kE3m2}, 8);
   add_later(forms, {"e2m1", &kE2m1}, 4);
+  add_scaled(forms, "e4m3", &kE4m3, 8);
+  add_scaled(forms, "e5m2", &kE5m2, 8);
+  add_scaled(forms, "e2m3", &kE2m3, 8);
+  add_scaled(forms, "e3m2", &kE3m2, 8);
+  add_scaled(forms, "e2m1", &kE2m1, 4);
+  add_scaled(forms, "s2f6", nullptr, 8);
   add_ue8m0<false, false>(forms);
   add_ue8m0<false, true>(forms);
   add_ue8m0<true, false>(forms);

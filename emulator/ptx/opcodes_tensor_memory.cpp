@@ -352,7 +352,7 @@ void commit(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const auto signal = [&](std::uint64_t at) {
       const SharedPlace where = shared_place(warp, at, MemorySpace::kCluster, lane);
       Mbarriers& barriers = where.block->mbarriers();
-      issue.signals.push_back({&barriers, &barriers.at_for_work(where.address, static_cast<int>(lane)), 0, true, knowledge});
+      issue.signals.push_back({&barriers, &barriers.at(where.address, static_cast<int>(lane)), 0, true, knowledge});
     };
     if (multicast) {
       const std::uint64_t mask = warp.value(i.operands[1], lane);

@@ -91,8 +91,9 @@ std::uint64_t uniform(const PtxWarp& warp, const Operand& operand, const char* w
 
 // ---- registers
 
-void require_fence(const PtxWarp& warp, std::uint32_t index) {
-  if (warp.wgmma().is_fenced(index)) return;
+void require_fence(const PtxWarp& warp, std::uint32_t index, bool constants_too) {
+  const WgmmaState& wgmma = warp.wgmma();
+  if (wgmma.is_fenced(index) && (!constants_too || wgmma.is_fenced_constant(index))) return;
   throw Violation{FaultKind::kWgmmaFence,
                   warp.name_of(index) + (warp.wgmma().any_fence() ? " was touched after the last wgmma.fence"
                                                                   : " is used by wgmma before any wgmma.fence")};
@@ -117,10 +118,11 @@ void claim_sums(PtxWarp& warp, const Wgmma& wgmma, const Operands& operands, std
                                                   ", and that one had another shape or place for it"};
       }
     } else {
-      require_fence(warp, index);
+      require_fence(warp, index, false);
       if (kept) require_defined(warp, index);
     }
     warp.in_flight().add(index, {RegistersInFlight::Use::kSum, owner, warp.wgmma().group()});
+    warp.wgmma().give_other(index);
     warp.define(index);
   }
 }
@@ -132,7 +134,7 @@ void claim_operands(PtxWarp& warp, const Operands& operands) {
     if (RegistersInFlight::stops_reading(state.use)) {
       throw Violation{FaultKind::kInFlight, warp.name_of(index) + " " + RegistersInFlight::describe(state.use)};
     }
-    require_fence(warp, index);
+    require_fence(warp, index, true);
     require_defined(warp, index);
     warp.in_flight().add(index, {RegistersInFlight::Use::kOperand, 0, warp.wgmma().group()});
   }

@@ -61,10 +61,10 @@ void check_shape(const TensorProduct& product) {
     if (product.group == 1 ? m != 128 || n % 8 != 0 : (m != 128 && m != 256) || n % 16 != 0) fail();
     return;
   }
+  const bool integers = product.kind == Kind::kI8;
   if (product.group == 1) {
-    if (m == 64 ? n % 8 != 0 : m != 128 || n % 16 != 0) fail();
-    if (product.kind == Kind::kI8 && n % 16 != 0 && n != 8 && n != 24) fail();
-  } else if ((m != 128 && m != 256) || n % 16 != 0) {
+    if ((m != 64 && m != 128) || n % 8 != 0 || (integers && n > 32 && n % 16 != 0)) fail();
+  } else if ((m != 128 && m != 256) || n % (integers ? 32 : 16) != 0) {
     fail();
   }
 }

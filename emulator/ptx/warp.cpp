@@ -289,10 +289,7 @@ void PtxWarp::step(const Instruction& instruction) {
   missing_ = lanes & ~all;
   const Mask undefined = missing_ != 0 ? spread(instruction, lanes) : 0;
   if (in_flight_.any()) check_in_flight(instruction);
-  if (kernel_.uses_wgmma()) {
-    for (const std::uint32_t source : instruction.sources) wgmma_.touch(source);
-    for (const std::uint32_t destination : instruction.destinations) wgmma_.touch(destination);
-  }
+  if (kernel_.uses_wgmma()) note_touched(instruction);
   instruction.handler(*this, instruction, lanes);
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined != 0) {
@@ -301,6 +298,17 @@ void PtxWarp::step(const Instruction& instruction) {
   if (!results_.empty()) {
     for (const Result& result : results_) mark_undefined(result.index, result.lanes, result.from_memory, result.address);
     results_.clear();
+  }
+}
+
+void PtxWarp::note_touched(const Instruction& instruction) {
+  if (instruction.moves && (instruction.sources.empty() || wgmma_.is_constant(instruction.sources[0]))) {
+    return wgmma_.give_constant(instruction.destinations[0]);
+  }
+  for (const std::uint32_t source : instruction.sources) wgmma_.touch(source);
+  for (const std::uint32_t destination : instruction.destinations) {
+    wgmma_.touch(destination);
+    wgmma_.give_other(destination);
   }
 }
 

@@ -159,6 +159,7 @@ class PtxWarp : public WarpProgram {
   void step(const Instruction& instruction);
   bool let_others_go_first();
   void check_in_flight(const Instruction& instruction);
+  void note_touched(const Instruction& instruction);  // for the rules of wgmma.fence
   void remove(std::size_t at);
   void pick();                  // a path that can run, the latest first
   bool next_path();             // another one that can run; false if there is none

@@ -116,8 +116,13 @@ CASES: dict[str, tuple[str, Program, Program]] = {
     ),
     "columns": (
         "descriptor",
-        program(f"mov.b32 %r10, {IDESC - (8 >> 3 << 17):#x};\n{MMA} // here"),
-        program(f"mov.b32 %r10, {IDESC - (16 >> 3 << 17):#x};\n{MMA} {MMA}"),
+        program(f"mov.b32 %r10, {IDESC & ~(0x3F << 17):#x};\n{MMA} // here"),
+        program(f"mov.b32 %r10, {IDESC - (8 >> 3 << 17):#x};\n{MMA} {MMA}"),
+    ),
+    "columns_of_integers": (
+        "descriptor",
+        program(f"mov.b32 %r10, {2 << 4 | 40 >> 3 << 17 | 128 >> 4 << 24:#x};\n{MMA.replace('f16', 'i8')} // here"),
+        program(f"mov.b32 %r10, {2 << 4 | 24 >> 3 << 17 | 128 >> 4 << 24:#x};\n{MMA.replace('f16', 'i8')} {MMA.replace('f16', 'i8')}"),
     ),
     "format": (
         "descriptor",

@@ -176,7 +176,7 @@ def test_types(a: str, b: str, d: str) -> None:
     check(a, b, d)
 
 
-@pytest.mark.parametrize(("m", "n"), [(128, 16), (128, 48), (128, 256), (64, 8), (64, 24), (64, 256)])
+@pytest.mark.parametrize(("m", "n"), [(128, 8), (128, 40), (128, 48), (128, 256), (64, 8), (64, 24), (64, 256)])
 @pytest.mark.parametrize("keep", [False, True])
 def test_shapes(m: int, n: int, keep: bool) -> None:
     check("f16", "f16", "f32", m, n, keep=keep)

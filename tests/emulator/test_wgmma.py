@@ -226,6 +226,22 @@ RULES = {
         "FENCE LOAD_D\nK // here\nCOMMIT WAIT0",
         "LOAD_D FENCE\nK\nCOMMIT WAIT0",
     ),
+    # Compilers move constants over a fence, and ptxas waits where it must; other values it may not move.
+    "fence_after_computing_sums": (
+        "wgmma fence",
+        "FENCE mov.b32 %d0, 0; mov.b32 %d1, %d0; mov.b32 %d2, %d0; mov.b32 %d3, %r0;\nK // here\nCOMMIT WAIT0",
+        "FENCE mov.b32 %d0, 0; mov.b32 %d1, %d0; mov.b32 %d2, %d0; mov.b32 %d3, 0f3f800000;\nK\nCOMMIT WAIT0",
+    ),
+    "fence_before_reading_and_constants": (
+        "wgmma fence",
+        "FENCE S COMMIT WAIT0\nadd.f32 %r9, %d0, %d0; mov.b32 %d0, 0;\nK // here\nCOMMIT WAIT0",
+        "FENCE S COMMIT WAIT0\nadd.f32 %r9, %d0, %d0; FENCE mov.b32 %d0, 0;\nK\nCOMMIT WAIT0",
+    ),
+    "constants_without_any_fence": (
+        "wgmma fence",
+        "mov.b32 %d0, 0; mov.b32 %d1, 0; mov.b32 %d2, 0; mov.b32 %d3, 0;\nK // here\nCOMMIT WAIT0",
+        "mov.b32 %d0, 0; mov.b32 %d1, 0; mov.b32 %d2, 0; mov.b32 %d3, 0;\nFENCE K\nCOMMIT WAIT0",
+    ),
     "fence_after_writing_operand": (
         "wgmma fence",
         "LOAD_A FENCE\nmov.b32 %a1, 0;\nR // here\nCOMMIT WAIT0",

@@ -107,6 +107,18 @@ class JitSession:
             self._session.forget_together()
         return self._take()
 
+    @contextlib.contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """Within the block compiled functions run in the session in this thread, too, which is not that of `jit`.
+
+        One thread at a time may compile or call.
+        """
+        self._session.enter()
+        try:
+            yield
+        finally:
+            self._session.leave()
+
     def _take(self) -> list[JitLaunch]:
         taken = [JitLaunch(name, report_of(counters)) for name, counters in self._session.take_launches()]
         self.launches += taken

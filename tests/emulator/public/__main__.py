@@ -8,11 +8,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from unittest import mock
 
 import torch
 
-from msa_ops.emulator import jit
-from tests.emulator.public.cases import Case, all_cases
+from msa_ops.emulator import JitSession, jit
+from tests.emulator.public.cases import Case, all_cases, change
 from tests.emulator.public.host import cpu_as_gpu
 
 
@@ -52,11 +53,26 @@ def _run(case: Case, cutlass: Path, seed: int | None, limit: int, keep: Path | N
     started = time.perf_counter()
     said: list[str] = []
     problem = ""
-    with jit(case.chip, seed=seed, max_instructions=limit) as session, cpu_as_gpu(session):
+    found: set[str] = set()
+
+    def add_changed(session: JitSession, code: bytes, ptx: str) -> None:
+        text, held = change(ptx, case.mend)
+        found.update(held)
+        add_module(session, code, text)
+
+    add_module = JitSession._add_module
+    with (
+        mock.patch.object(JitSession, "_add_module", add_changed),
+        jit(case.chip, seed=seed, max_instructions=limit) as session,
+        cpu_as_gpu(session),
+    ):
         try:
             session.run(lambda: said.append(case.run(cutlass / "examples" / "python" / "CuTeDSL", session)))
+            missing = [pattern for pattern, _ in case.mend if pattern not in found]
             if not session.launches:
                 problem = "nothing was launched"
+            elif missing:
+                problem = f"nothing to mend: no text holds {missing[0]}"
         except Exception as error:
             traceback.print_exc(limit=-6)
             problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"

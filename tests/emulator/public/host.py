@@ -15,9 +15,9 @@ from msa_ops.emulator import JitSession
 from tests.emulator.public.driver import driver_of
 from tests.emulator.public.scaled_mm import scaled_mm
 
-ACTIVE_CLUSTERS = 4
+ACTIVE_BLOCKS = 8
 """What persistent kernels are told: so few that their loops go round."""
-MULTIPROCESSORS = 16 * ACTIVE_CLUSTERS
+MULTIPROCESSORS = 64
 """Enough for clusters of the largest size; workspaces are made for so many blocks."""
 
 
@@ -96,8 +96,8 @@ class _Hardware:
 
     def __init__(self, *_: Any) -> None: ...
 
-    def get_max_active_clusters(self, *_: Any, **__: Any) -> int:
-        return ACTIVE_CLUSTERS
+    def get_max_active_clusters(self, cluster_size: int, *_: Any, **__: Any) -> int:
+        return max(1, ACTIVE_BLOCKS // cluster_size)
 
     def get_device_multiprocessor_count(self) -> int:
         return MULTIPROCESSORS
@@ -107,7 +107,7 @@ class _Hardware:
 
 
 def _benchmark(*_: Any, **__: Any) -> float:
-    """In the place of `cute.testing.benchmark`: time on an emulated chip means nothing."""
+    """In the place of CuTe-DSL's own: time on an emulated chip means nothing."""
     return 1.0
 
 
@@ -115,6 +115,7 @@ def _benchmark(*_: Any, **__: Any) -> float:
 def cpu_as_gpu(session: JitSession) -> Iterator[None]:
     """Inside, torch shows one GPU of the session's chip, whose memory is the CPU's."""
     import cutlass.cute.testing
+    import cutlass.testing
     import cutlass.utils
 
     major, minor = divmod(int("".join(filter(str.isdigit, session.chip))), 10)
@@ -145,6 +146,7 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch, "_scaled_mm", scaled_mm))
         stack.enter_context(driver_of(session.chip))
         stack.enter_context(mock.patch.object(cutlass.utils, "HardwareInfo", _Hardware))
-        stack.enter_context(mock.patch.object(cutlass.cute.testing, "benchmark", _benchmark))
+        for testing in (cutlass.cute.testing, cutlass.testing):
+            stack.enter_context(mock.patch.object(testing, "benchmark", _benchmark))
         stack.enter_context(CpuAsGpu(session))
         yield

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from msa_ops.emulator import JitSession
 
 @dataclass(frozen=True)
 class Case:
-    """run: takes the folder of the examples and the session; raises if the result is wrong; says what was compared."""
+    """run: takes the folder of the examples and the session; raises if the result is wrong; says what was compared.
+    mend: of a kernel whose alarm is its own fault, what it lacks; see `mended`."""
 
     name: str
     chip: str
     run: Callable[[Path, JitSession], str]
+    mend: tuple[tuple[str, str], ...] = ()
 
 
 def example(name: str, chip: str, path: str, function: str = "run", **keywords: Any) -> Case:
@@ -39,6 +42,25 @@ def example(name: str, chip: str, path: str, function: str = "run", **keywords: 
         return f"by its own reference, tolerance {keywords.get('tolerance', 'its own')}"
 
     return Case(name, chip, run)
+
+
+def mended(case: Case, *changes: tuple[str, str]) -> Case:
+    """The same with changes in the PTX: what a kernel with an alarm lacks. If the alarm goes away by that, it was about
+    that, and everything else is checked as strictly as ever.
+
+    changes: regular expressions that one of the session's texts must hold, and what comes instead.
+    """
+    return replace(case, name=f"{case.name}_mended", mend=changes)
+
+
+def change(text: str, changes: tuple[tuple[str, str], ...]) -> tuple[str, set[str]]:
+    """The text with what `changes` says, and which of their expressions it held."""
+    found = set()
+    for pattern, instead in changes:
+        text, count = re.subn(pattern, instead, text)
+        if count:
+            found.add(pattern)
+    return text, found
 
 
 def load(folder: Path, path: str) -> Any:

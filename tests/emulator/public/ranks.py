@@ -1,0 +1,193 @@
+"""Programs of several processes, a GPU each, as threads of one: torch.distributed, symmetric memory and NVSHMEM.
+
+Threads run one at a time and change places where processes would wait for each other: in a collective call. Kernels
+launched up to there run at the same time, each on a device of its own; that is also when all ranks have launched, so
+they may wait for each other. The kernels and the rest of the host code are the program's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric
+from torch import Tensor
+
+from msa_ops.emulator import JitSession
+
+
+class _Ended(BaseException):
+    """Ends the other ranks when one has failed."""
+
+
+class Ranks:
+    """Threads with a rank each, one of which runs at a time."""
+
+    def __init__(self, session: JitSession, size: int, in_thread: Callable[[], Any]) -> None:
+        self.size = size
+        self._session = session
+        self._in_thread = in_thread
+        self._changed = threading.Condition()
+        self._turn = 0
+        self._brought: dict[int, Any] = {}
+        self._met: list[Any] = []
+        self._round = 0
+        self._done: set[int] = set()
+        self._failure: BaseException | None = None
+        self._own = threading.local()
+
+    @property
+    def rank(self) -> int:
+        rank: int = self._own.rank
+        return rank
+
+    def run(self, program: Callable[[], Any]) -> None:
+        """Runs the program in every rank; raises what the first one raised that failed."""
+        self._session._session.begin_together()
+        threads = [threading.Thread(target=self._one, args=(rank, program)) for rank in range(self.size)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if self._failure is not None:
+                raise self._failure
+            self._launch()
+        finally:
+            self._session._session.forget_together()
+
+    def meet(self, value: Any = None) -> list[Any]:
+        """Waits for all ranks and their launches; what each brought, by rank."""
+        this_round = self._round
+        self._brought[self.rank] = value
+        if len(self._brought) == self.size:
+            self._launch()
+            self._met = [self._brought[rank] for rank in range(self.size)]
+            self._brought, self._round = {}, self._round + 1
+        while self._round == this_round:
+            self._give_way()
+        return self._met  # of this round: the next one ends when all have come again
+
+    def _launch(self) -> None:
+        self._session._session.run_together()
+        self._session._session.begin_together()
+
+    def _one(self, rank: int, program: Callable[[], Any]) -> None:
+        self._own.rank = rank
+        try:
+            self._wait()
+            with self._session.in_this_thread(), self._in_thread():
+                program()
+        except _Ended:
+            pass
+        except BaseException as error:
+            self._failure = self._failure or error
+        self._done.add(rank)
+        self._next()
+
+    def _give_way(self) -> None:
+        if self._done and self._failure is None:
+            raise RuntimeError(f"rank {self.rank} waits for ranks that have ended: {sorted(self._done)}")
+        self._next()
+        self._wait()
+
+    def _next(self) -> None:
+        with self._changed:
+            for step in range(1, self.size + 1):
+                rank = (self.rank + step) % self.size
+                if rank not in self._done:
+                    self._turn = rank
+                    break
+            self._changed.notify_all()
+
+    def _wait(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == self.rank)
+        if self._failure is not None:
+            raise _Ended
+        os.environ["LOCAL_RANK"] = str(self.rank)
+
+
+class _Handle:
+    """What a rendezvous of symmetric memory gives: everybody's tensor."""
+
+    def __init__(self, tensors: list[Tensor], rank: int) -> None:
+        self._tensors = tensors
+        self.rank, self.world_size = rank, len(tensors)
+
+    def get_buffer(self, rank: int, sizes: Any, dtype: torch.dtype, storage_offset: int = 0) -> Tensor:
+        return self._tensors[rank].view(-1)[storage_offset:].view(dtype).as_strided(sizes, _strides(sizes))
+
+
+def _strides(sizes: Any) -> list[int]:
+    strides = [1]
+    for size in reversed(list(sizes)[1:]):
+        strides.insert(0, strides[0] * size)
+    return strides
+
+
+def _nvshmem(ranks: Ranks) -> types.ModuleType:
+    """`nvshmem.core`, of whose functions the tensors of peers are what host code needs."""
+    core = types.ModuleType("nvshmem.core")
+    peers: dict[int, list[Tensor]] = {}  # by the address of the own tensor
+
+    def tensor(shape: Any, dtype: torch.dtype = torch.float32) -> Tensor:
+        own = torch.zeros(shape, dtype=dtype, device="cuda")
+        peers[own.data_ptr()] = ranks.meet(own)
+        return own
+
+    changes = {
+        "tensor": tensor,
+        "get_peer_tensor": lambda own, rank: peers[own.data_ptr()][rank],
+        "free_tensor": lambda _: None,
+    }
+    for name, function in changes.items():
+        setattr(core, name, function)
+    return core
+
+
+@contextmanager
+def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> Iterator[Ranks]:
+    """Within the block torch.distributed is that of `size` ranks. `in_thread` makes what every thread is to be in."""
+    ranks = Ranks(session, size, in_thread)
+
+    def all_reduce(tensor: Tensor, op: Any = dist.ReduceOp.SUM, **_: Any) -> None:
+        if op != dist.ReduceOp.SUM:
+            raise NotImplementedError(f"all_reduce of {op}")
+        total = sum(ranks.meet(tensor.clone()), torch.zeros_like(tensor))
+        tensor.copy_(total)
+
+    package, core = types.ModuleType("nvshmem"), _nvshmem(ranks)
+    package.core = core  # type: ignore[attr-defined]
+    device = types.ModuleType("cuda.core")
+    device.Device = object  # type: ignore[attr-defined]
+    distributed = {
+        "is_initialized": lambda: True,
+        "get_rank": lambda *_: ranks.rank,
+        "get_world_size": lambda *_: size,
+        "barrier": lambda *_, **__: ranks.meet(),
+        "all_reduce": all_reduce,
+        "destroy_process_group": lambda *_: None,
+    }
+    memory = {
+        "empty": lambda *sizes, **keywords: torch.zeros(*sizes, **keywords),
+        "rendezvous": lambda tensor, *_, **__: _Handle(ranks.meet(tensor), ranks.rank),
+    }
+    with ExitStack() as stack:
+        for name, value in distributed.items():
+            stack.enter_context(mock.patch.object(dist, name, value))
+        for name, value in memory.items():
+            stack.enter_context(mock.patch.object(symmetric, name, value))
+        modules = {"nvshmem": package, "nvshmem.core": core, "cuda.core": device}
+        stack.enter_context(mock.patch.dict(sys.modules, modules))
+        stack.enter_context(mock.patch("cuda.pathfinder.load_nvidia_dynamic_lib", lambda _: None))
+        stack.enter_context(mock.patch.dict(os.environ))
+        yield ranks
