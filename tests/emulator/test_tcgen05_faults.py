@@ -13,6 +13,7 @@ from tests.emulator.tensor_products import OPERANDS, Program
 A = descriptor(OPERANDS, 0, 256, "32", "blackwell")
 B = descriptor(OPERANDS + 4096, 0, 256, "32", "blackwell")
 IDESC = 1 << 4 | 32 >> 3 << 17 | 128 >> 4 << 24
+INTEGERS = 2 << 4 | 128 >> 4 << 24
 SCALED = 1 << 7 | 1 << 10 | 32 >> 3 << 17 | 128 >> 4 << 24
 SETUP = f"mov.b64 %rd10, {A:#x}; mov.b64 %rd11, {B:#x}; mov.b32 %r10, {IDESC:#x}; mov.pred %p4, 0; mov.pred %p5, 1;\n"
 MMA = "tcgen05.mma.cta_group::1.kind::f16 [%r2], %rd10, %rd11, %r10, %p4;"
@@ -121,8 +122,8 @@ CASES: dict[str, tuple[str, Program, Program]] = {
     ),
     "columns_of_integers": (
         "descriptor",
-        program(f"mov.b32 %r10, {2 << 4 | 40 >> 3 << 17 | 128 >> 4 << 24:#x};\n{MMA.replace('f16', 'i8')} // here"),
-        program(f"mov.b32 %r10, {2 << 4 | 24 >> 3 << 17 | 128 >> 4 << 24:#x};\n{MMA.replace('f16', 'i8')} {MMA.replace('f16', 'i8')}"),
+        program(f"mov.b32 %r10, {INTEGERS | 40 >> 3 << 17:#x};\n{MMA.replace('f16', 'i8')} // here"),
+        program(f"mov.b32 %r10, {INTEGERS | 24 >> 3 << 17:#x};\n{MMA.replace('f16', 'i8')} {COMMIT}"),
     ),
     "format": (
         "descriptor",
