@@ -123,8 +123,7 @@ void load_8(PtxWarp& warp, const Instruction& i, Mask lanes) {
   }
 }
 
-// m16n16, transposed: two registers a matrix. Byte j of register q of lane 4 r + c is element r + 8 (j / 2) of row
-// 4 c + 2 q + j % 2.
+// m16n16, transposed: two registers a matrix. Byte j of register q of lane 4 r + c is element r + 8 q of row 4 c + j.
 template <unsigned count, Packing packing>
 void load_8_transposed(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
@@ -133,9 +132,9 @@ void load_8_transposed(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for (unsigned r = 0; r < 2 * count; ++r) {
     auto* out = warp.out<std::uint32_t>(i.operands[r]);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const auto* from = &rows[r / 2 * 16 + lane % 4 * 4 + r % 2 * 2];
-      const unsigned column = lane / 4;
-      out[lane] = std::uint32_t{from[1][column + 8]} << 24 | std::uint32_t{from[0][column + 8]} << 16 |
+      const auto* from = &rows[r / 2 * 16 + lane % 4 * 4];
+      const unsigned column = lane / 4 + r % 2 * 8;
+      out[lane] = std::uint32_t{from[3][column]} << 24 | std::uint32_t{from[2][column]} << 16 |
                   std::uint32_t{from[1][column]} << 8 | from[0][column];
     }
   }

@@ -86,7 +86,7 @@ def test_ldmatrix_of_transposed_bytes(count: int) -> None:
         rows = memory[order[16 * i : 16 * i + 16]]
         for q in range(2):
             for j in range(4):
-                expected = rows[4 * PAIR + 2 * q + j % 2, ROW + 8 * (j // 2)]
+                expected = rows[4 * PAIR + j, ROW + 8 * q]
                 np.testing.assert_array_equal(out[2 * i + q] >> np.uint32(8 * j) & 255, expected)
 
 

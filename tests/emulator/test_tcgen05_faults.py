@@ -123,7 +123,7 @@ CASES: dict[str, tuple[str, Program, Program]] = {
     "columns_of_integers": (
         "descriptor",
         program(f"mov.b32 %r10, {INTEGERS | 40 >> 3 << 17:#x};\n{MMA.replace('f16', 'i8')} // here"),
-        program(f"mov.b32 %r10, {INTEGERS | 24 >> 3 << 17:#x};\n{MMA.replace('f16', 'i8')} {COMMIT}"),
+        program(f"mov.b32 %r10, {INTEGERS | 24 >> 3 << 17:#x};\n{MMA.replace('f16', 'i8')}"),
     ),
     "format": (
         "descriptor",
