@@ -21,7 +21,7 @@ bool target_has(const std::string& target, const std::string& opcode) {
     if (!tensor_memory) return false;
     if (holds(opcode, ".kind::i8")) return target == "sm_100a" || target == "sm_110a";
     if (begins(opcode, "tcgen05.ld.red")) return number >= 103;
-    if (holds(opcode, ".scale_vec::")) return suffix == "a";
+    if (holds(opcode, ".scale_vec::") || begins(opcode, "tcgen05.shift.")) return suffix == "a";
     if (holds(opcode, "collector::b") && !holds(opcode, ".ws.")) return number == 107;
     return true;
   }
@@ -30,7 +30,8 @@ bool target_has(const std::string& target, const std::string& opcode) {
                                begins(opcode, "sub."))) {
     return target == "sm_100a" || target == "sm_103a";
   }
-  if (holds(opcode, ".f32x2.f16x2.") || holds(opcode, ".f32x2.bf16x2.") || holds(opcode, ".f32x2.f32x2")) {
+  if (holds(opcode, ".f32x2.f16x2.") || holds(opcode, ".f32x2.bf16x2.") || holds(opcode, ".f32x2.f32x2") ||
+      holds(opcode, ".f16x2.f32x2.f32x2")) {
     return specific && number == 107;
   }
   if (holds(opcode, "f32x2") || holds(opcode, " of3")) return number >= 100;

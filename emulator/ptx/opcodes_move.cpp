@@ -1,4 +1,8 @@
 // Moves, also between a register and its parts.
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
 #include "addresses.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
@@ -49,6 +53,30 @@ void unpack(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
+// A vector of registers into another one; each element by itself.
+template <typename T, unsigned count>
+void move_vector(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  T values[count][kLanes];
+  for (unsigned element = 0; element < count; ++element) {
+    std::copy_n(warp.row<T>(i.operands[count + element]), kLanes, values[element]);
+    warp.leave_undefined(i.operands[element], lanes & warp.undefined(i.operands[count + element]));
+  }
+  for (unsigned element = 0; element < count; ++element) {
+    T* out = warp.out<T>(i.operands[element]);
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = values[element][lane]; });
+  }
+}
+
+template <typename T, unsigned count>
+void add_vector_moves(Forms& forms, std::initializer_list<const char*> types) {
+  const std::string vector = std::to_string(sizeof(T)) + "*" + std::to_string(count);
+  for (const char* type : types) {
+    forms.push_back({"mov.v" + std::to_string(count) + "." + type + " unpack" + std::to_string(count),
+                     "=" + vector + " " + vector, move_vector<T, count>});
+    forms.back().undefined = Form::Undefined::kHandled;
+  }
+}
+
 template <std::uint64_t window>
 std::uint64_t to_generic(std::uint64_t address) { return window + (address & 0xffffffffU); }
 template <std::uint64_t window>
@@ -95,6 +123,11 @@ void add_move_forms(Forms& forms) {
   forms.push_back({"mov.b64 pack4", "=8 2,2,2,2", pack<std::uint64_t, std::uint16_t>});
   forms.push_back({"mov.b64 unpack4", "=2,2,2,2 8", unpack<std::uint64_t, std::uint16_t>});
   forms.back().undefined = Form::Undefined::kHandled;
+  add_vector_moves<std::uint16_t, 2>(forms, {"b16", "u16", "s16"});
+  add_vector_moves<std::uint16_t, 4>(forms, {"b16", "u16", "s16"});
+  add_vector_moves<std::uint32_t, 2>(forms, {"b32", "u32", "s32", "f32"});
+  add_vector_moves<std::uint32_t, 4>(forms, {"b32", "u32", "s32", "f32"});
+  add_vector_moves<std::uint64_t, 2>(forms, {"b64", "u64", "s64", "f64"});
   // Generic addresses of global memory are its addresses.
   for (const std::string space : {"global", "const", "param"}) {
     for (const std::string direction : {"", "to."}) {

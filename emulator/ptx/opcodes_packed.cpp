@@ -122,6 +122,35 @@ void add_mixed_pairs(Forms& forms, const std::string& rounding_name, const std::
   forms.push_back({"sub" + rounding_name + types, "=8 4 8", binary<Q, W, Q, mixed_pair<wide, sub<rounding, false>>>});
 }
 
+// Operations on pairs of fp32 whose results are 16 bits, rounded toward zero; FP16 flushes what is subnormal, before and
+// after.
+enum class Operation { kAdd, kSub, kMul };
+
+template <bool half, Operation operation>
+uint32_t narrow_pair(uint64_t a, uint64_t b) {
+  constexpr auto rz = Rounding::kTowardZero;
+  const auto one = [](float x, float y) -> uint32_t {
+    const float left = in<half>(x), right = in<half>(y);
+    const double value = operation == Operation::kMul   ? double{left} * right
+                         : operation == Operation::kAdd ? sum<rz>(left, right)
+                                                        : sum<rz>(left, -double{right});
+    const FloatFormat& format = half ? kF16 : kBf16;
+    const auto bits = static_cast<uint32_t>(encode(value, format, rz, false));
+    const uint32_t sign = bits & static_cast<uint32_t>(format.sign());
+    return half && (bits ^ sign) < format.least_normal() ? sign : bits;
+  };
+  return one(high(a), high(b)) << 16 | one(low(a), low(b));
+}
+
+template <bool half>
+void add_narrow_pairs(Forms& forms, const std::string& tail) {
+  using Q = uint64_t;
+  using W = uint32_t;
+  forms.push_back({"add" + tail, "=4 8 8", binary<W, Q, Q, narrow_pair<half, Operation::kAdd>>});
+  forms.push_back({"sub" + tail, "=4 8 8", binary<W, Q, Q, narrow_pair<half, Operation::kSub>>});
+  forms.push_back({"mul" + tail, "=4 8 8", binary<W, Q, Q, narrow_pair<half, Operation::kMul>>});
+}
+
 template <Rounding rounding>
 void add_rounding(Forms& forms, const std::string& name) {
   add_pairs<rounding, false>(forms, name);
@@ -267,6 +296,8 @@ void add_packed_forms(Forms& forms) {
   add_rounding<Rounding::kTowardZero>(forms, ".rz");
   add_rounding<Rounding::kDown>(forms, ".rm");
   add_rounding<Rounding::kUp>(forms, ".rp");
+  add_narrow_pairs<true>(forms, ".rz.ftz.f16x2.f32x2.f32x2");
+  add_narrow_pairs<false>(forms, ".rz.bf16x2.f32x2.f32x2");
   add_products(forms);
   add_extremes<false, false, false>(forms);
   add_extremes<false, false, true>(forms);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../matrix/product.hpp"
+#include "column_mask.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 #include "shared_tile.hpp"
@@ -28,6 +29,7 @@ struct Written {
   TensorProduct product;
   bool a_in_tensor_memory;
   unsigned masks;  // registers of lanes that D leaves alone; 0: no such operand
+  bool shifts_a;   // .ashift
 };
 
 std::vector<Written>& written_forms() {
@@ -95,7 +97,12 @@ class Execution {
     const Operand* masks = next;
     next += written_.masks;
     const bool keeps = (warp_.predicate(*next++) >> lane_ & 1) != 0;
-    const Operand* shift = next != i_.operands.data() + i_.operands.size() && next->present ? next : nullptr;
+    const Operand* last = next != i_.operands.data() + i_.operands.size() && next->present ? next : nullptr;
+    const Operand* shift = product_.weight_stationary ? nullptr : last;
+    if (product_.weight_stationary && last != nullptr) mask_ = ColumnMask(warp_.value(*last, lane_), product_);
+    if (written_.shifts_a && product_.m < 128) {
+      throw Violation{FaultKind::kDescriptor, "M " + std::to_string(product_.m) + " with .ashift; accepted: 128, 256"};
+    }
 
     warp_.count_flops(counted_as(product_), std::uint64_t{2} * product_.m * product_.n * product_.k);
     Scratch& memory = scratch();
@@ -107,6 +114,7 @@ class Execution {
       claim_sums(where, keeps);
       if (product_.sum == Sum::kS32) multiply_integers(where, keeps, masks, block, memory);
       else multiply_floats(where, keeps, shift, scales, masks, block, memory);
+      if (written_.shifts_a) shift_a(where, tensor_address(warp_, a, lane_));
     }
   }
 
@@ -117,6 +125,13 @@ class Execution {
     return warp_.block().cluster().block((warp_.block().rank() & ~1U) + index);
   }
   unsigned rows() const { return product_.m / product_.group; }
+
+  // .ashift: when the product is made, rows of A move on as by tcgen05.shift, in all quarters of the lanes.
+  void shift_a(ThreadBlock& block, const TensorAddress& address) {
+    const unsigned bits = matrix::bits_of(product_.a);
+    const unsigned columns = product_.k * (bits < 8 ? 8 : bits) / 32;
+    shift_down(block, {address.lane, TensorMemory::kLanes, address.column, columns}, access_, tensor_pipe(warp_));
+  }
 
   // ---- operands
 
@@ -138,10 +153,11 @@ class Execution {
     }
   }
 
-  // `count` rows from the operand of a block, as [count][k] or as [k][count].
+  // `count` rows from row `first` of the operand of a block, as [count][k] or as [k][count]. Rows that count as zeros are
+  // not read, but for those of which an MN-major chunk holds others too.
   template <typename Number>
   void gather_shared(ThreadBlock& block, const SharedTile& tile, Element element, bool mn_major, unsigned count,
-                     bool k_outside, Number* out, std::vector<Number>& turned) {
+                     bool k_outside, Number* out, std::vector<Number>& turned, unsigned first = 0) {
     const std::uint64_t window = std::uint64_t{block.rank()} << warp_.kernel().rank_shift();
     const auto bytes_at = [&](std::uint32_t address) {
       return block.shared().will_read(window + address, kChunk, kChunk, access_, static_cast<int>(lane_));
@@ -149,8 +165,17 @@ class Execution {
     const std::size_t numbers = std::size_t{count} * product_.k;
     std::vector<unsigned char>& bytes = scratch().bytes;
     bytes.resize(std::size_t{count} * std::max(product_.k_bytes(), product_.k * matrix::bits_of(element) / 8));
-    if (mn_major) copy_mn_major(tile, 0, count, matrix::bits_of(element), product_.k, bytes.data(), bytes_at);
-    else copy_k_major(tile, 0, count, product_.k_bytes(), bytes.data(), bytes_at);
+    if (mn_major) {
+      copy_mn_major(tile, first, count, matrix::bits_of(element), product_.k, bytes.data(), bytes_at);
+    } else if (!k_outside || !mask_.any()) {
+      copy_k_major(tile, first, count, product_.k_bytes(), bytes.data(), bytes_at);
+    } else {
+      std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
+      for (unsigned row = 0; row < count; ++row) {
+        if (mask_.is_zero(row)) continue;
+        copy_k_major(tile, first + row, 1, product_.k_bytes(), bytes.data() + std::size_t{row} * product_.k_bytes(), bytes_at);
+      }
+    }
     if (mn_major == k_outside) return numbers_from(product_, element, bytes.data(), numbers, !mn_major, out);
     turned.resize(numbers);
     numbers_from(product_, element, bytes.data(), numbers, !mn_major, turned.data());
@@ -168,7 +193,16 @@ class Execution {
   void gather_columns(const SharedTile& tile, unsigned columns, std::vector<Number>& b, std::vector<Number>& turned) {
     b.resize(std::size_t{product_.n} * product_.k);
     if (product_.group == 1) {
-      gather_shared(block_of(0), tile, product_.b, product_.b_mn_major, columns, true, b.data(), turned);
+      const unsigned shift = mask_.shift();
+      if (product_.b_mn_major && shift % (kChunk * 8 / matrix::bits_of(product_.b)) != 0) {
+        throw Violation{FaultKind::kDescriptor, "unsupported: a shift of " + std::to_string(shift) +
+                                                    " columns of MN-major B, which is not whole chunks of 16 bytes"};
+      }
+      gather_shared(block_of(0), tile, product_.b, product_.b_mn_major, columns, true, b.data(), turned, shift);
+      for (unsigned column = 0; mask_.any() && column < columns; ++column) {
+        if (!mask_.is_zero(column)) continue;
+        for (unsigned k = 0; k < product_.k; ++k) b[std::size_t{k} * columns + column] = 0;
+      }
       return;
     }
     std::vector<Number> part(std::size_t{columns} * product_.k);
@@ -240,7 +274,7 @@ class Execution {
   // Those of `count` rows, [k / block][count]: row r in lane r % 32 and column r / 32, a byte a block of k, the same
   // in all four quarters of the lanes, or for each half of the rows in one half of the lanes.
   void gather_scales(ThreadBlock& block, const Operand& operand, unsigned id, unsigned count, bool in_halves,
-                     std::vector<float>& out) {
+                     std::vector<float>& out, bool by_lane = false) {
     const TensorAddress address = tensor_address(warp_, operand, lane_);
     const unsigned blocks = product_.k / product_.scale_block;
     // What goes beyond four bytes stands in the columns after those of all rows; a product of K 64 or less must not.
@@ -248,8 +282,9 @@ class Execution {
       throw Violation{FaultKind::kDescriptor, "the instruction descriptor begins with scale factor " + std::to_string(id) +
                                                   " of four, and the product takes " + std::to_string(blocks)};
     }
-    const unsigned half = in_halves ? count / 2 : count;
     TensorMemory& memory = block.tensor_memory();
+    if (by_lane) return gather_scales_by_lane(memory, address, id, count, blocks, out);
+    const unsigned half = in_halves ? count / 2 : count;
     const unsigned columns = (half + 31) / 32;
     memory.will_read({0, TensorMemory::kLanes, address.column, columns * ((id + blocks + 3) / 4)}, access_,
                      tensor_pipe(warp_));
@@ -268,6 +303,20 @@ class Execution {
           }
         }
         out[std::size_t{at} * count + row] = values[word >> shift & 255];
+      }
+    }
+  }
+
+  // The other layout of A's: row r in lane r, so that four bytes take one column.
+  void gather_scales_by_lane(TensorMemory& memory, const TensorAddress& address, unsigned id, unsigned count,
+                             unsigned blocks, std::vector<float>& out) {
+    memory.will_read({0, count, address.column, (id + blocks + 3) / 4}, access_, tensor_pipe(warp_));
+    const float* values = matrix::values_of(product_.scale);
+    out.resize(std::size_t{blocks} * count);
+    for (unsigned row = 0; row < count; ++row) {
+      for (unsigned at = 0; at < blocks; ++at) {
+        const std::uint32_t word = memory.lane(row)[address.column + (id + at) / 4];
+        out[std::size_t{at} * count + row] = values[word >> (id + at) % 4 * 8 & 255];
       }
     }
   }
@@ -361,7 +410,7 @@ class Execution {
                        const std::uint32_t* order, Scratch& memory) {
     const unsigned block_size = product_.scale_block, n = product_.n, k = product_.k;
     const bool halves = product_.group == 2 && rows() == 64;
-    gather_scales(block, scales[0], product_.a_scale_id, rows(), false, memory.a_scales);
+    gather_scales(block, scales[0], product_.a_scale_id, rows(), false, memory.a_scales, product_.a_scales_by_lane);
     gather_scales(block, scales[1], product_.b_scale_id, n, halves, memory.b_scales);
     const auto is_moderate = [](const std::vector<float>& values) {
       return std::all_of(values.begin(), values.end(), [](float value) {
@@ -399,6 +448,7 @@ class Execution {
   unsigned lane_;
   AccessId access_;
   TensorAddress d_{};
+  ColumnMask mask_;
   inline static thread_local std::vector<float> scaled_a_, scaled_b_;
 };
 
@@ -421,11 +471,17 @@ void add(Forms& forms, const std::string& opcode, const TensorProduct& product) 
       if (masks > 0) form.operands += " 4*" + std::to_string(masks);
       form.operands += " p";
       const bool shifts = product.kind == Kind::kF16 || product.kind == Kind::kTf32;
-      if (shifts && !product.weight_stationary) form.operands += " 4?";
+      if (product.weight_stationary) form.operands += " 8?";
+      else if (shifts) form.operands += " 4?";
       form.handler = mma;
-      form.variant = static_cast<std::uint32_t>(written_forms().size());
-      written_forms().push_back({product, a_in_tensor_memory, masks});
-      forms.push_back(std::move(form));
+      for (const bool shifts_a : {false, true}) {
+        if (shifts_a && (!a_in_tensor_memory || product.scale_block != 0 || product.weight_stationary)) continue;
+        Form made = form;
+        if (shifts_a) made.opcode.insert(opcode.size(), ".ashift");
+        made.variant = static_cast<std::uint32_t>(written_forms().size());
+        written_forms().push_back({product, a_in_tensor_memory, masks, shifts_a});
+        forms.push_back(std::move(made));
+      }
     }
   }
 }

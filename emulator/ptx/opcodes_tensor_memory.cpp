@@ -326,6 +326,25 @@ void copy(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
+// ---- shift
+
+// [address]: 32 lanes of 32 bytes.
+template <unsigned group>
+void shift(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  use_cta_group(warp, group);
+  for_lanes(lanes, [&](unsigned lane) {
+    const TensorAddress address = tensor_address(warp, i.operands[0], lane);
+    if (address.lane % 32 != 0) {
+      throw Violation{FaultKind::kTensorMemory,
+                      "tcgen05.shift at lane " + std::to_string(address.lane) + "; accepted: multiples of 32",
+                      static_cast<int>(lane)};
+    }
+    const TensorMemory::Range range{address.lane, 32, address.column, 8};
+    shift_down(warp.block(), range, pipe_access(warp), tensor_pipe(warp));
+    if (group == 2) shift_down(peer_of(warp), range, pipe_access(warp), tensor_pipe(warp));
+  });
+}
+
 // ---- commit
 
 class Nothing : public AsyncOperation {
@@ -490,6 +509,8 @@ void add_tensor_memory_forms(Forms& forms) {
   forms.push_back({"tcgen05.fence::before_thread_sync", "", fence});
   forms.push_back({"tcgen05.fence::after_thread_sync", "", fence});
   add_copies(forms);
+  for (const std::string form : {".cta_group::1.down", ".down.cta_group::1"}) forms.push_back({"tcgen05.shift" + form, "T", shift<1>});
+  for (const std::string form : {".cta_group::2.down", ".down.cta_group::2"}) forms.push_back({"tcgen05.shift" + form, "T", shift<2>});
   add_commits<1>(forms);
   add_commits<2>(forms);
 }

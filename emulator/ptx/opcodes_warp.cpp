@@ -95,8 +95,9 @@ void ballot(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
 }
 
+template <typename T>
 void match_any(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  const auto* a = warp.row<std::uint32_t>(i.operands[1]);
+  const auto* a = warp.row<T>(i.operands[1]);
   Mask values[kLanes];
   for_groups(warp, i.operands[2], lanes, [&](Mask group) {
     for_lanes(group, [&](unsigned lane) {
@@ -106,6 +107,23 @@ void match_any(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
   auto* out = warp.out<Mask>(i.operands[0]);
   for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
+}
+
+// The whole group if its values are equal, else nothing; the predicate says which.
+template <typename T>
+void match_all(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const auto* a = warp.row<T>(i.operands[2]);
+  Mask values[kLanes], equal = 0;
+  for_groups(warp, i.operands[3], lanes, [&](Mask group) {
+    const T first = a[__builtin_ctz(group)];
+    bool same = true;
+    for_lanes(group, [&](unsigned lane) { same = same && a[lane] == first; });
+    if (same) equal |= group;
+    for_lanes(group, [&](unsigned lane) { values[lane] = same ? group : 0; });
+  });
+  auto* out = warp.out<Mask>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = values[lane]; });
+  if (i.operands[1].present) warp.set_predicate(i.operands[1], equal, lanes);
 }
 
 // The lowest lane of the group, as the hardware chooses; PTX only promises that it is one and always the same.
@@ -190,7 +208,10 @@ void add_warp_forms(Forms& forms) {
   forms.push_back({"vote.sync.any.pred", "=p p 4", vote<Vote::kAny>});
   forms.push_back({"vote.sync.uni.pred", "=p p 4", vote<Vote::kUniform>});
   forms.push_back({"vote.sync.ballot.b32", "=4 p 4", ballot});
-  forms.push_back({"match.any.sync.b32", "=4 4 4", match_any});
+  forms.push_back({"match.any.sync.b32", "=4 4 4", match_any<U>});
+  forms.push_back({"match.any.sync.b64", "=4 8 4", match_any<std::uint64_t>});
+  forms.push_back({"match.all.sync.b32", "=4|p? 4 4", match_all<U>});
+  forms.push_back({"match.all.sync.b64", "=4|p? 8 4", match_all<std::uint64_t>});
   forms.push_back({"elect.sync", "=4|p? 4", elect});
   forms.push_back({"activemask.b32", "=4", activemask});
   forms.push_back({"redux.sync.add.u32", "=4 4 4", redux<U, add<U>>});

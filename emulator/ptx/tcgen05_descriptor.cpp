@@ -90,7 +90,8 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
   const bool rubin = chip.major == 10 && chip.minor == 7;
   if (bits(2, 1) != 0) refuse(product, "the bit of sparse operands; the emulator executes dense ones, and");
   product.a = element_of(product, bits(7, 3), "A");
-  product.b = element_of(product, bits(10, 3), "B");
+  // Of FP4, the bit above says how sparse operands are written, which does not matter here.
+  product.b = element_of(product, bits(10, product.packs_nibbles() ? 2 : 3), "B");
   if (product.kind == Kind::kF16 && product.a != product.b) refuse(product, "different formats of A and B");
   product.negate_a = bits(13, 1) != 0;
   product.negate_b = bits(14, 1) != 0;
@@ -114,9 +115,8 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
       refuse(product, scale == 0 ? "scale factors UE4M3" : "scale factors UE5M3");
     }
     if (scale == 2 && !rubin) refuse(product, "scale factors UE5M3 on " + chip.name);
-    if (bits(26, 1) != 0) {
-      throw Violation{FaultKind::kDescriptor, "unsupported: the other layout of A's scale factors, bit 26"};
-    }
+    product.a_scales_by_lane = bits(26, 1) != 0;
+    if (product.a_scales_by_lane && !rubin) refuse(product, "scale factors of A in 128 lanes (bit 26) on " + chip.name);
     if (product.kind == Kind::kMxf8f6f4) {
       product.k = bits(31, 1) != 0 ? 64 : 32;
       if (product.k == 64 && !rubin) refuse(product, "K 64 on " + chip.name);
@@ -132,6 +132,8 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
     }
     return;
   }
+  if (bits(30, 2) != 0 && !product.weight_stationary) refuse(product, "a shift of B's columns without .ws");
+  product.most_shift = bits(30, 2) == 0 ? 0 : 4U << bits(30, 2);
   const unsigned sum = bits(4, 2);
   switch (product.kind) {
     case Kind::kI8:

@@ -26,6 +26,8 @@ struct TensorProduct {
   bool negate_a = false, negate_b = false, a_mn_major = false, b_mn_major = false, saturate = false;
   matrix::Scale scale = matrix::Scale::kUe8m0;
   unsigned a_scale_id = 0, b_scale_id = 0;
+  bool a_scales_by_lane = false;  // a row's factors are in its own lane, and not in four copies
+  unsigned most_shift = 0;        // of B's columns, with .ws
 
   bool packs_nibbles() const { return kind == Kind::kMxf4 || kind == Kind::kMxf4nvf4; }
   // Bytes of a row of an operand along k in shared memory, where narrow elements of the other kinds fill bytes.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "addresses.hpp"
@@ -56,6 +57,19 @@ inline void use_cta_group(PtxWarp& warp, unsigned group) {
 // its middle, as mma.sync wants them in registers, those of 6 bits at its low end. That tensor memory is like registers
 // here is an assumption; tcgen05.cp and tcgen05.mma agree on it.
 constexpr unsigned shift_in_byte(unsigned bits) { return bits == 4 ? 2 : 0; }
+
+// Moves the rows of each 32 lanes of the range down by one: lane r takes what lane r + 1 has, and the last one keeps what
+// it has. So PTX's words are read by two independent models of the instruction, one of which was compared with a B200.
+inline void shift_down(ThreadBlock& block, const TensorMemory::Range& range, AccessId access, Actor pipe) {
+  TensorMemory& memory = block.tensor_memory();
+  memory.will_read(range, access, pipe);
+  for (unsigned first = range.lane; first < range.lane + range.lanes; first += 32) {
+    memory.will_write({first, 31, range.column, range.columns}, access, pipe);
+    for (unsigned lane = first; lane < first + 31; ++lane) {
+      std::memcpy(memory.lane(lane) + range.column, memory.lane(lane + 1) + range.column, range.columns * 4);
+    }
+  }
+}
 
 // The other block of a pair.
 inline ThreadBlock& peer_of(PtxWarp& warp) { return warp.block().cluster().block(warp.block().rank() ^ 1U); }

@@ -100,6 +100,28 @@ def test_sixteen_bits_into_fp32(type_: str, form: Format, rounding: str) -> None
         np.testing.assert_array_equal(got.view(np.uint32), taken)
 
 
+@pytest.mark.parametrize("type_, form, ftz", [("f16", F16, True), ("bf16", BF16, False)])
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_pairs_of_fp32_into_sixteen_bits(name: str, type_: str, form: Format, ftz: bool) -> None:
+    """Toward zero, so that a rounding to fp32 on the way changes nothing."""
+    rng = np.random.default_rng(2)
+    a, b = (array[: array.size // 2 * 2] for array in exact.operands(F32, 2, size=200))
+    scale = rng.integers(-12, 12, a.size)  # results among the subnormal numbers of FP16 and beyond its largest
+    with np.errstate(all="ignore"):
+        close = np.where(np.abs(scale) < 9, a.view(np.float32), np.ldexp(a.view(np.float32), scale)).view(np.uint32)
+    a, b = np.concatenate([a, close]), np.concatenate([b, rng.permutation(b)])
+
+    def function(p: int, q: int) -> int:
+        p, q = (F32.flushed(v) if ftz else v for v in (p, q))
+        q = q ^ F32.sign_bit if name == "sub" else q
+        wide = (exact.mul if name == "mul" else exact.add)(F32, p, q, "rz")
+        return form.bits(F32.value(wide), "rz", exact.is_negative(F32, wide), ftz)
+
+    tail = f".rz{'.ftz' if ftz else ''}.{type_}x2.f32x2.f32x2"
+    got = apply(f"{name}{tail} D, A, B", "uint32", a.view(np.uint64), b.view(np.uint64), target="sm_107a")
+    np.testing.assert_array_equal(got.view(np.uint16), column(function, a, b).astype(np.uint16))
+
+
 # ---- formats of 8 bits and less
 
 KINDS = {

@@ -132,6 +132,16 @@ def test_vectors_of_registers() -> None:
     assert data.tolist() == [3, 0, 2, 3]
 
 
+def test_moves_of_vectors() -> None:
+    data = np.arange(4, dtype=np.uint32)
+    body = "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd0]; mov.v4.b32 {%r2, %r1, %r4, %r3}, {%r1, %r2, %r3, %r4};\n"
+    launch(kernel(body + "st.global.v4.b32 [%rd0], {%r1, %r2, %r3, %r4};"), block=1, arguments=[data])
+    assert data.tolist() == [1, 0, 3, 2]
+    part = kernel("mov.b32 %r1, 4; mov.v2.b32 {%r2, %r3}, {%r1, %r9}; st.global.b32 [%rd0], %r2;")
+    launch(part, block=1, arguments=[data])
+    assert data[0] == 4
+
+
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [

@@ -94,16 +94,24 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
           a_mode: str = "128", b_mode: str = "128", a_major: str = "k", b_major: str = "k", in_tensor: bool = False,
           weight_stationary: bool = False, negate: tuple[int, int] = (0, 0), masks: list[int] | None = None,
           shift: int | None = None, k_factor: int = 1, chip: str = "sm_100a", gap: int = 0,
-          collector: str = "", base: int = 0) -> None:  # fmt: skip
-    """base: operands begin so many times 128 bytes behind a multiple of 1024, and so does the swizzle's pattern."""
+          collector: str = "", base: int = 0, zeros: int | None = None, most_shift: int = 0,
+          read_back_a: bool = False) -> None:  # fmt: skip
+    """base: operands begin so many times 128 bytes behind a multiple of 1024, and so does the swizzle's pattern.
+    zeros: a zero-column mask descriptor. most_shift: that field of the instruction descriptor. read_back_a: `.ashift`, of
+    which A in tensor memory is read back and compared, too.
+    """
     rng = np.random.default_rng([m, n, blocks])
     k = FORMATS[a_kind][2] * k_factor
-    a, b = draw(rng, a_kind, (m, k)), draw(rng, b_kind, (n, k))
+    moved = (zeros or 0) >> 56 & 63
+    a, b = draw(rng, a_kind, (m, k)), draw(rng, b_kind, (n + -(-moved // 8) * 8, k))
     width = 32 * k_factor
     memory, descriptors = [], []
     start = OPERANDS
     for matrix, kind, mode, major in ((a, a_kind, a_mode, a_major), (b, b_kind, b_mode, b_major)):
         rows = matrix.shape[0] // blocks
+        if major == "mn" and moved:
+            rows = -(-rows // 64) * 64
+            matrix = np.pad(matrix, ((0, rows - len(matrix)), (0, 0)))
         elements = padded(matrix, kind) if major == "k" else codes_of(matrix, kind)
         offset, leading, stride, size = place(rows, width, mode, major, elements.dtype.itemsize, gap)
         parts = [to_bytes(elements[rows * i : rows * (i + 1)], offset, size) for i in range(blocks)]
@@ -139,6 +147,7 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
         a_operand = f"[%r2+{d_columns}]"
     idesc = instruction(m, n, a_kind, b_kind, d_kind, negate_a=negate[0], negate_b=negate[1],
                         a_mn=int(a_major == "mn"), b_mn=int(b_major == "mn"), long_k=k_factor - 1)  # fmt: skip
+    idesc |= most_shift << 30
     mask_operand = ""
     if masks is not None:
         mask_operand = "{" + ", ".join(f"%r{16 + i}" for i in range(4 * blocks)) + "}, "
@@ -146,13 +155,27 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
     stationary = ".ws" if weight_stationary else ""
     products = (
         f"mov.b64 %rd10, {descriptors[0]:#x}; mov.b64 %rd11, {descriptors[1]:#x}; mov.b32 %r10, {idesc:#x};\n"
+        + (f"mov.b64 %rd12, {zeros:#x};\n" if zeros is not None else "")
         + "".join(f"mov.b32 %r{16 + i}, {mask:#x};\n" for i, mask in enumerate(masks or []))
         + f"mov.pred %p4, {int(keep)};\n"
         f"tcgen05.mma{stationary}.cta_group::{blocks}.kind::{kind}{collector} [%r2], {a_operand}, %rd11, %r10, "
-        f"{mask_operand}%p4" + (f", {shift}" if shift is not None else "") + ";"
+        f"{mask_operand}%p4"
+        + (f", {shift}" if shift is not None else "")
+        + (", %rd12" if zeros is not None else "")
+        + ";"
     )
-    program = Program(image, tensors, products, columns, blocks=blocks, chip=chip)
+    program = Program(image, tensors, products, d_columns + 32 if read_back_a else columns, blocks=blocks, chip=chip)
     out = program.run()
+    if read_back_a:
+        given = tensors[:, d_columns:].reshape(blocks, 32, 4, 32)
+        after = out[:, d_columns:].reshape(blocks, 32, 4, 32)
+        width = k * (8 if a_kind in BITS else 8 * a.dtype.itemsize) // 32
+        np.testing.assert_array_equal(after[:, :width, :, :31], given[:, :width, :, 1:])
+        np.testing.assert_array_equal(after[:, :width, :, 31], given[:, :width, :, 31])
+        np.testing.assert_array_equal(after[:, width:], given[:, width:])
+        out = out[:, :columns]
+    if zeros is not None:
+        b = np.where(np.array(zero_columns(zeros, m, n))[:, None], np.zeros_like(b[:n]), b[moved : moved + n])
     sign = (-1) ** (negate[0] + negate[1])
     exact = sign * (a.astype(np.float64) @ b.astype(np.float64).T)
     if keep:
@@ -227,6 +250,107 @@ def test_weight_stationary(m: int, n: int, in_tensor: bool) -> None:
     check("f16", "f16", "f32", m, n, weight_stationary=True, in_tensor=in_tensor)
 
 
+def zero_columns(descriptor: int, m: int, n: int) -> list[bool]:
+    """Columns of B that count as zeros: PTX ISA, zero-column mask descriptor, spans as in its examples."""
+    parts = 128 // m
+    made = []
+    for part in range(parts):
+        start, zeros_first = descriptor >> 8 * part & 255, bool(descriptor >> (32 + part) & 1)
+        zeros, used = (descriptor >> 40 & 255) + 1, (descriptor >> 48 & 255) + 1
+        spans = [True] * zeros + [False] * used if zeros_first else [False] * used + [True] * zeros
+        start = min(start, (zeros if zeros_first else used) - 1)
+        made += (spans * n)[start : start + n // parts]
+    return made if descriptor >> 39 & 1 else [False] * n
+
+
+def column_mask(
+    starts: tuple[int, ...], firsts: tuple[int, ...], skip: int, use: int, shift: int = 0, on: int = 1
+) -> int:
+    value = sum(start << 8 * i for i, start in enumerate(starts)) | sum(bit << (32 + i) for i, bit in enumerate(firsts))
+    return value | on << 39 | skip << 40 | use << 48 | shift << 56
+
+
+def test_examples_of_the_manual() -> None:
+    """Bits of the masks from the last one down, as the manual prints them."""
+
+    def text(descriptor: int, m: int, n: int, part: int, count: int) -> str:
+        size = n // (128 // m)
+        return "".join("01"[bit] for bit in zero_columns(descriptor, m, n)[part * size :][:count])[::-1]
+
+    assert not any(zero_columns(column_mask((0,) * 4, (0,) * 4, 4, 3, on=0), 128, 128))
+    second = column_mask((0,), (0,), 2, 3)
+    assert text(second, 128, 128, 0, 14) == "11100001110000"
+    third = column_mask((0, 0), (1, 0), 2, 3)
+    assert [text(third, 64, 128, i, 17) for i in range(2)] == ["11100001110000111", "00011100001110000"]
+    fourth = column_mask((0, 1, 2, 1), (1, 1, 0, 0), 2, 3, 2)
+    masks = ["00001110000111", "0000111000011", "111000011100", "1110000111000"]
+    assert [text(fourth, 32, 128, part, len(bits)) for part, bits in enumerate(masks)] == masks
+
+
+MASKS = [
+    (128, 128, column_mask((0,), (0,), 2, 3)),
+    (128, 64, column_mask((0,), (0,), 0, 0)),
+    (128, 64, column_mask((3,), (1,), 2, 3, on=0)),
+    (64, 128, column_mask((0, 0), (1, 0), 2, 3)),
+    (64, 64, column_mask((2, 200), (1, 0), 6, 1)),
+    (32, 128, column_mask((0, 1, 2, 1), (1, 1, 0, 0), 2, 3)),
+    (32, 128, column_mask((0, 1, 2, 1), (1, 1, 0, 0), 2, 3, 2)),
+    (128, 64, column_mask((0,), (0,), 255, 255, 32)),
+    (64, 64, column_mask((0,), (0,), 0, 0, 8, on=0)),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "descriptor"), MASKS)
+@pytest.mark.parametrize("kind", ["f16", "e4m3", "s8"])
+def test_zero_columns(m: int, n: int, descriptor: int, kind: str) -> None:
+    check(kind, kind, "s32" if kind == "s8" else "f32", m, n, weight_stationary=True, zeros=descriptor, most_shift=3)
+
+
+def test_shifted_columns_of_an_mn_major_operand() -> None:
+    descriptor = column_mask((0,), (0,), 2, 3, 16)
+    check("f16", "f16", "f32", 128, 64, weight_stationary=True, zeros=descriptor, most_shift=3, b_major="mn", gap=1024)
+    with pytest.raises(EmulatorFault, match="unsupported: a shift of 3 columns of MN-major B"):
+        descriptor = column_mask((0,), (0,), 2, 3, 3)
+        check(
+            "f16", "f16", "f32", 128, 64, weight_stationary=True, zeros=descriptor, most_shift=3, b_major="mn", gap=1024
+        )
+
+
+@pytest.mark.parametrize(
+    ("m", "descriptor", "most_shift", "message"),
+    [
+        (128, column_mask((0,), (0,), 0, 0, 9), 1, "a shift of 9; M 128 and the instruction descriptor allow 8"),
+        (32, column_mask((0,), (0,), 0, 0, 17), 3, "a shift of 17; M 32 and the instruction descriptor allow 16"),
+        (128, column_mask((0,), (0,), 0, 0) | 1 << 37, 0, "reserved bits"),
+    ],
+)
+def test_zero_column_masks_that_do_not_exist(m: int, descriptor: int, most_shift: int, message: str) -> None:
+    with pytest.raises(EmulatorFault, match=message):
+        check("f16", "f16", "f32", m, 64, weight_stationary=True, zeros=descriptor, most_shift=most_shift)
+
+
+@pytest.mark.parametrize("kind", ["f16", "tf32", "e4m3", "e2m1", "s8"])
+def test_a_moves_on_after_the_product(kind: str) -> None:
+    check(kind, "e4m3" if kind == "e2m1" else kind, "s32" if kind == "s8" else "f32", in_tensor=True, read_back_a=True,
+          collector=".ashift.collector::a::lastuse")  # fmt: skip
+
+
+@pytest.mark.parametrize("m", [128, 256])
+def test_a_of_pairs_moves_on(m: int) -> None:
+    check("f16", "f16", "f32", m, 32, blocks=2, in_tensor=True, read_back_a=True, collector=".ashift")
+
+
+def test_long_a_moves_on() -> None:
+    check("e4m3", "e4m3", "f32", in_tensor=True, read_back_a=True, collector=".ashift", k_factor=2, chip="sm_107a")
+
+
+def test_a_that_does_not_move_on() -> None:
+    with pytest.raises(EmulatorFault, match=r"M 64 with .ashift; accepted: 128, 256"):
+        check("f16", "f16", "f32", 64, in_tensor=True, collector=".ashift")
+    with pytest.raises(Exception, match="unsupported"):
+        check("f16", "f16", "f32", collector=".ashift")
+
+
 @pytest.mark.parametrize("negate", [(0, 1), (1, 0), (1, 1)])
 def test_negation(negate: tuple[int, int]) -> None:
     check("e4m3", "e4m3", "f32", negate=negate)
@@ -275,7 +399,8 @@ def scale_words(codes: NDArray[np.uint8], halves: bool = False) -> NDArray[np.ui
 
 def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int = 128, n: int = 64, blocks: int = 1,
            scale_id: int = 0, extreme: bool = False, in_tensor: bool = False, k: int = 0,
-           chip: str = "sm_100a") -> None:  # fmt: skip
+           chip: str = "sm_100a", by_lane: bool = False, sparsity_version: int = 0) -> None:  # fmt: skip
+    """by_lane: A's scale factors in the other layout, row r in lane r."""
     rng = np.random.default_rng([m, n, block])
     nibbles = kind != "mxf8f6f4"
     k = k or (64 if nibbles else 32)
@@ -313,6 +438,12 @@ def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int =
     share = m // blocks
     shifted = [np.pad(code, ((0, 0), (scale_id, 0))) for code in codes]
     a_scales = np.stack([scale_words(shifted[0][share * i : share * (i + 1)]) for i in range(blocks)])
+    if by_lane:
+        words = (
+            np.pad(shifted[0], ((0, 0), (0, -shifted[0].shape[1] % 4))).reshape(m, -1, 4).copy().view(np.uint32)[..., 0]
+        )
+        a_scales = np.zeros((blocks, words.shape[1], 128), np.uint32)
+        a_scales[:, :, :share] = words.reshape(blocks, share, -1).swapaxes(1, 2)
     b_scales = np.stack([scale_words(shifted[1], halves=blocks == 2 and share == 64)] * blocks)
     where = lanes_of(m, n, blocks)
     columns = int(where[2].max()) + 1
@@ -330,7 +461,7 @@ def scaled(kind: str, names: str, element: str, scale: str, block: int, m: int =
         a_operand = f"[%r2+{d_columns + 32}]"
     format_code = 1 if nibbles else FORMATS[element][0]
     idesc = format_code << 7 | format_code << 10 | (n >> 3) << 17 | ("ue4m3", "ue8m0", "ue5m3").index(scale) << 23
-    idesc |= scale_id << 4 | scale_id << 29 | (m >> 4) << 24
+    idesc |= scale_id << 4 | scale_id << 29 | (m >> 4) << 24 | by_lane << 26 | sparsity_version << 12
     if nibbles:
         idesc |= {64: 0, 96: 1 << 31, 128: 1 << 3}[k]
     else:
@@ -398,6 +529,23 @@ def test_depths_and_scales_of_later_chips(case: tuple[str, str, str, str, int, i
     chip, kind, names, scale, block, k = case
     element = "e4m3" if kind == "mxf8f6f4" else "e2m1"
     scaled(kind, names, element, scale, block, m=128 * blocks, n=n, blocks=blocks, k=k, chip=chip)
+
+
+@pytest.mark.parametrize(("m", "blocks"), [(128, 1), (256, 2), (128, 2)])
+def test_scale_factors_by_lane(m: int, blocks: int) -> None:
+    for kind, names, element, scale, block, k in (
+        ("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, 32),
+        ("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, 64),
+        ("mxf4nvf4", ".block16", "e2m1", "ue5m3", 16, 128),
+    ):
+        scaled(kind, names, element, scale, block, m=m, n=64, blocks=blocks, k=k, chip="sm_107a", by_lane=True)
+    with pytest.raises(EmulatorFault, match=r"scale factors of A in 128 lanes \(bit 26\) on sm_103a"):
+        scaled("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, chip="sm_103a", by_lane=True)
+
+
+@pytest.mark.parametrize("chip", ["sm_100a", "sm_107a"])
+def test_how_sparse_operands_are_written_does_not_matter(chip: str) -> None:
+    scaled("mxf4nvf4", ".block16", "e2m1", "ue4m3", 16, chip=chip, sparsity_version=1)
 
 
 def test_depths_and_scales_that_a_chip_has_not() -> None:

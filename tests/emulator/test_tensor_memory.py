@@ -400,3 +400,51 @@ def test_all_columns_for_one_block() -> None:
     run_ptx(text, "k", 1, 128, arrays, chip="sm_107a")
     with pytest.raises(EmulatorFault, match="576 columns"):
         run_ptx(text.replace("sm_107a", "sm_100a"), "k", 1, 128, arrays, chip="sm_100a")
+
+
+SHIFT = (
+    loads(16) + f"tcgen05.st.sync.aligned.32x32b.x16.b32 [%r1], {names(16)}; tcgen05.wait::st.sync.aligned;\n"
+    "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;\n@!%p1 bra SHIFTED;\n"
+    "SHIFTS\ntcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [barrier];\nSHIFTED:\n"
+    "AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0; @!%p3 bra AGAIN;\n"
+    "tcgen05.fence::after_thread_sync;\n"
+    f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {names(16, 32)}, [%r1]; tcgen05.wait::ld.sync.aligned;\n"
+    + stores(16, start=32)
+    + "DONE"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cta_group::1.down", "down.cta_group::1"])
+def test_shift(name: str) -> None:
+    """32 bytes of lanes 32 to 63 move down by one lane, twice; the last lane keeps what it has."""
+    given = np.random.default_rng(3).integers(0, 2**32, (16, 128), dtype=np.uint32)
+    out = np.zeros_like(given)
+    place = "add.s32 %r7, %r2, 0x200004;\n"
+    run(SHIFT.replace("SHIFTS", place + f"tcgen05.shift.{name} [%r7]; tcgen05.shift.{name} [%r7];"), given, out)
+    expected = given.copy()
+    expected[4:12, 32:62] = given[4:12, 34:64]
+    expected[4:12, 62] = given[4:12, 63]
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    ("shift", "message"),
+    [
+        ("add.s32 %r7, %r2, 0x100000; tcgen05.shift.cta_group::1.down [%r7];", "tcgen05.shift at lane 16"),
+        ("add.s32 %r7, %r2, 16; tcgen05.shift.cta_group::1.down [%r7];", "lane 0, column 16 has no value"),
+        ("add.s32 %r7, %r2, 124; tcgen05.shift.cta_group::1.down [%r7];", "is not allocated"),
+        ("tcgen05.shift.cta_group::2.down [%r2];", "cta_group::2 in a kernel that also uses cta_group::1"),
+    ],
+)
+def test_shifts_that_fail(shift: str, message: str) -> None:
+    given = np.zeros((16, 128), np.uint32)
+    with pytest.raises(EmulatorFault, match=message):
+        run(SHIFT.replace("SHIFTS", shift), given, np.zeros_like(given))
+
+
+def test_reading_what_a_shift_has_not_written_yet() -> None:
+    given = np.zeros((16, 128), np.uint32)
+    early = SHIFT.replace("SHIFTS", "tcgen05.shift.cta_group::1.down [%r2];").replace("@!%p3 bra AGAIN;", "")
+    early = early.replace("AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0;", "")
+    with pytest.raises(EmulatorFault, match="race"):
+        run(early, given, np.zeros_like(given))

@@ -86,6 +86,24 @@ def test_redux_of_floats(name: str, nan: bool) -> None:
     assert (lanes(f"{opcode} %r9, %r8, -1;", nans, target="sm_100a") == 0x7FFFFFFF).all()
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_match_all(wide: bool) -> None:
+    """Each half of the warp by itself: the lower one agrees, the upper one does not."""
+    data = np.where(LANES < 16, 7, LANES).astype(np.uint32)
+    value = "mov.b64 %rd5, {%r8, %r8}; " if wide else ""
+    body = "setp.lt.u32 %p2, %r0, 16; selp.b32 %r10, 0xffff, 0xffff0000, %p2;\n" + value
+    body += f"match.all.sync.b{64 if wide else 32} %r9|%p1, {'%rd5' if wide else '%r8'}, %r10;\n"
+    np.testing.assert_array_equal(lanes(body, data), np.where(LANES < 16, 0xFFFF, 0))
+    np.testing.assert_array_equal(lanes(body + "selp.b32 %r9, 1, 0, %p1;", data), (LANES < 16).astype(np.uint32))
+
+
+def test_match_any_of_64_bits() -> None:
+    data = (LANES % 3).astype(np.uint32)
+    got = lanes("mov.b64 %rd5, {0, %r8}; match.any.sync.b64 %r9, %rd5, -1;", data)
+    same = data[:, None] == data[None, :]
+    np.testing.assert_array_equal(got, (same.astype(np.uint64) << LANES.astype(np.uint64)).sum(1))
+
+
 def test_redux_hands_on_that_a_value_is_missing() -> None:
     """Arithmetic: whoever decides by the result, or stores it, is at fault."""
     body = "setp.lt.u32 %p1, %r0, 31; @%p1 mov.b32 %r1, 5; redux.sync.max.u32 %r9, %r1, -1;\n"
