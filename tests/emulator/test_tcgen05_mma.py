@@ -97,8 +97,8 @@ def check(a_kind: str, b_kind: str, d_kind: str, m: int = 128, n: int = 32, *, b
           collector: str = "", base: int = 0, zeros: int | None = None, most_shift: int = 0,
           read_back_a: bool = False) -> None:  # fmt: skip
     """base: operands begin so many times 128 bytes behind a multiple of 1024, and so does the swizzle's pattern.
-    zeros: a zero-column mask descriptor. most_shift: that field of the instruction descriptor. read_back_a: `.ashift`, of
-    which A in tensor memory is read back and compared, too.
+    zeros: a zero-column mask descriptor. most_shift: that field of the instruction descriptor. read_back_a: `.ashift`,
+    of which A in tensor memory is read back and compared, too.
     """
     rng = np.random.default_rng([m, n, blocks])
     k = FORMATS[a_kind][2] * k_factor
