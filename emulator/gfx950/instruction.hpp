@@ -156,6 +156,7 @@ struct Instruction {
   bool dpp_bound = false;
   // memory
   bool offset_enable = false, index_enable = false, to_lds = false;
+  bool polls = false;  // a read of the LDS that waits for another wave (polling.hpp)
   bool sc0 = false, sc1 = false, nt = false;
   std::uint8_t offset0 = 0, offset1 = 0;
   // matrix

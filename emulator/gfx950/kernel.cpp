@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "../device/thread_block.hpp"
+#include "polling.hpp"
 #include "wave.hpp"
 
 namespace msa_ops::emulator::gfx950 {
@@ -19,6 +20,7 @@ Kernel::Kernel(const std::uint8_t* code_object, std::size_t bytes, const std::st
   if (found == nullptr) throw std::invalid_argument("kernel: '" + name + "'; the code object has " + names);
   image_ = *found;
   program_ = decode_kernel(object, image_);
+  mark_polling_reads(program_.instructions);
   text_address_ = object.text_address;
   text_ = std::move(object.text);
   // Firmware that preloads kernel arguments starts behind the 256 bytes that load them.

@@ -76,10 +76,11 @@ inline __attribute__((always_inline)) bool any(const Dwords& condition) {
 // ---- what is known of dwords
 
 void Lds::Shadows::resize(std::size_t count) {
-  for (auto* field : {&epoch, &writers, &readers, &state, &instruction}) field->resize(count + kPadding);
+  for (auto* field : {&epoch, &writers, &readers, &state, &instruction, &waves, &write_time, &read_time}) field->resize(count + kPadding);
 }
 void Lds::Shadows::clear() {
-  for (auto* field : {&epoch, &writers, &readers, &state, &instruction}) std::fill(field->begin(), field->end(), 0U);
+  for (auto* field : {&epoch, &writers, &readers, &state, &instruction, &waves, &write_time, &read_time})
+    std::fill(field->begin(), field->end(), 0U);
 }
 Lds::Shadow Lds::Shadows::at(std::size_t dword) const {
   Shadow made{};
@@ -88,6 +89,9 @@ Lds::Shadow Lds::Shadows::at(std::size_t dword) const {
   std::memcpy(made.readers, &readers[dword], 4);
   std::memcpy(&made.written, &state[dword], 4);
   made.instruction = instruction[dword];
+  std::memcpy(&made.reader_waves, &waves[dword], 4);
+  made.write_time = write_time[dword];
+  made.read_time = read_time[dword];
   return made;
 }
 void Lds::Shadows::set(std::size_t dword, const Shadow& value) {
@@ -96,17 +100,44 @@ void Lds::Shadows::set(std::size_t dword, const Shadow& value) {
   std::memcpy(&readers[dword], value.readers, 4);
   std::memcpy(&state[dword], &value.written, 4);
   instruction[dword] = value.instruction;
+  std::memcpy(&waves[dword], &value.reader_waves, 4);
+  write_time[dword] = value.write_time;
+  read_time[dword] = value.read_time;
 }
 
 Lds::Lds(std::size_t bytes) : size_(bytes), data_(bytes + 4 * kPadding) { shadow_.resize((bytes + 3) / 4); }
 
-void Lds::reset() { shadow_.clear(); }
+void Lds::reset() {
+  shadow_.clear();
+  order_.reset();
+  race_.reset();
+}
 
-void Lds::race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane) const {
-  throw Violation{FaultKind::kRace,
-                  std::string(what) + " " + name_of_owner(owner) +
-                      (shadow.instruction != 0 ? ", last written at " + hex(shadow.instruction - 1) : std::string()),
-                  lane, address};
+Violation Lds::race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane) {
+  return {FaultKind::kRace,
+          std::string(what) + " " + name_of_owner(owner) +
+              (shadow.instruction != 0 ? ", last written at " + hex(shadow.instruction - 1) : std::string()),
+          lane, address};
+}
+
+// What was read in a race has no value, which is a fault only for who uses it.
+void Lds::refuse(Violation violation, std::uint8_t* lacking) {
+  if (lacking == nullptr) throw violation;
+  *lacking |= kRaced;
+  if (!race_) race_ = std::move(violation);
+}
+
+bool Lds::is_after_write(unsigned wave, unsigned writer, const Shadow& shadow, std::uint32_t address) const {
+  if (shadow.atomic != 0) return order_.after_atomics(wave, address);
+  return writer != kSeveral && order_.after(wave, writer - 1, shadow.write_time);
+}
+
+unsigned Lds::unordered_reader(unsigned wave, unsigned mask, const Shadow& shadow) const {
+  for (mask &= ~(1U << wave); mask != 0; mask &= mask - 1) {
+    const auto reader = static_cast<unsigned>(__builtin_ctz(mask));
+    if (!order_.after(wave, reader, shadow.read_time)) return reader;
+  }
+  return LdsOrder::kWaves;
 }
 
 bool Lds::access_dwords(Access kind, std::uint32_t address, unsigned bytes, unsigned wave, std::uint32_t epoch,
@@ -126,19 +157,28 @@ bool Lds::access_whole(Access kind, std::uint32_t address, unsigned wave, std::u
   const std::size_t at = address / 4;
   const auto owner = static_cast<std::uint8_t>(wave + 1);
   Dwords state = load<bytes>(&shadow_.state[at]);
-  const Dwords flights = kind == Access::kRead ? Dwords{} + 0xff00U : Dwords{} + 0xffff00U;
-  if (kind == Access::kAtomic || any<bytes>(state & flights)) return false;
+  const bool reads = kind == Access::kRead || kind == Access::kFollowedRead;
+  if (!reads && kind != Access::kWrite && kind != Access::kLoadedWrite) return false;
+  if (any<bytes>(state & (reads ? Dwords{} + 0xff00U : Dwords{} + 0xffff00U))) return false;
   const Bytes own = all_of(owner), nobody{};
   const Dwords fresh = reinterpret_cast<Dwords>(load<bytes>(&shadow_.epoch[at]) != epoch);
   const Bytes writers = bytes_of(load<bytes>(&shadow_.writers[at]) & ~fresh);
   const Bytes readers = bytes_of(load<bytes>(&shadow_.readers[at]) & ~fresh);
-  if (kind == Access::kRead) {
+  const Dwords waves = load<bytes>(&shadow_.waves[at]) & ~fresh;
+  if (reads) {
     if (any<bytes>((state & 15U) ^ 15U)) return false;
     if (single_) return true;
+    if (order_.knows_others(wave)) return false;
     if (any<bytes>(where((writers != nobody) & (writers != own)))) return false;
-    const Bytes mine = reinterpret_cast<Bytes>((readers == nobody) | (readers == own));
-    const Bytes now = (own & mine) | ~mine;  // kSeveral has all bits
-    store<bytes>(&shadow_.readers[at], dwords_of(now));
+    if (kind == Access::kRead) {
+      const Bytes mine = reinterpret_cast<Bytes>((readers == nobody) | (readers == own));
+      store<bytes>(&shadow_.readers[at], dwords_of((own & mine) | ~mine));  // kSeveral has all bits
+      store<bytes>(&shadow_.waves[at], waves | 1U << wave);
+    } else {
+      store<bytes>(&shadow_.readers[at], dwords_of(readers));
+      store<bytes>(&shadow_.waves[at], waves | 0x10000U << wave);
+    }
+    store<bytes>(&shadow_.read_time[at], Dwords{} + order_.now());
     state &= ~(fresh & 0xff000000U);
     store<bytes>(&shadow_.writers[at], dwords_of(writers));
     store<bytes>(&shadow_.epoch[at], Dwords{} + epoch);
@@ -146,6 +186,7 @@ bool Lds::access_whole(Access kind, std::uint32_t address, unsigned wave, std::u
     return true;
   }
   if (!single_) {
+    if (order_.has_locks() || any<bytes>(waves & (0xffff0000U & ~(0x10000U << wave)))) return false;
     // Bytes that are written and stay the same. Those of dwords that are written in part are looked at one by one.
     Bytes same{};
     if (data != nullptr) {
@@ -164,6 +205,8 @@ bool Lds::access_whole(Access kind, std::uint32_t address, unsigned wave, std::u
     store<bytes>(&shadow_.writers[at], dwords_of((writers & same) | (own & ~same)));
     store<bytes>(&shadow_.readers[at], dwords_of(readers));
     store<bytes>(&shadow_.epoch[at], Dwords{} + epoch);
+    store<bytes>(&shadow_.waves[at], waves);
+    store<bytes>(&shadow_.write_time[at], Dwords{} + order_.now());
     state &= 0x00ffffffU;  // not atomic
   }
   store<bytes>(&shadow_.state[at], state | 15U);
@@ -173,13 +216,13 @@ bool Lds::access_whole(Access kind, std::uint32_t address, unsigned wave, std::u
 
 std::byte* Lds::access_bytes(Access kind, std::uint32_t address, unsigned bytes, unsigned alignment, unsigned wave,
                              std::uint32_t epoch, std::uint32_t instruction, int lane, const void* data,
-                             bool* unwritten) {
+                             std::uint8_t* lacking) {
   if ((address & (alignment - 1)) != 0) {
     throw Violation{FaultKind::kMisaligned, "access of " + std::to_string(bytes) + " bytes of the LDS", lane, address};
   }
   if (address > size_ || bytes > size_ - address) {
-    if (unwritten != nullptr) {
-      *unwritten = true;
+    if (lacking != nullptr) {
+      *lacking |= kUnwritten;
       return nullptr;
     }
     throw Violation{FaultKind::kOutOfBounds,
@@ -198,7 +241,7 @@ std::byte* Lds::access_bytes(Access kind, std::uint32_t address, unsigned bytes,
                                 : static_cast<const std::byte*>(data) +
                                       (static_cast<std::ptrdiff_t>(at) * 4 - static_cast<std::ptrdiff_t>(address));
     Shadow shadow = shadow_.at(at);
-    check_dword(kind, shadow, byte_mask, wave, epoch, at * 4, instruction, lane, own, unwritten);
+    check_dword(kind, shadow, byte_mask, wave, epoch, at * 4, instruction, lane, own, lacking);
     shadow_.set(at, shadow);
   }
   return &data_[address];
@@ -206,65 +249,116 @@ std::byte* Lds::access_bytes(Access kind, std::uint32_t address, unsigned bytes,
 
 void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t epoch,
                       std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data,
-                      bool* unwritten) {
+                      std::uint8_t* lacking) {
   const auto owner = static_cast<std::uint8_t>(wave + 1);
   const bool follows = kind == Access::kLoadedWrite && shadow.flight_write == owner;
   if (kind == Access::kLoadedWrite) kind = Access::kWrite;
+  const bool reads = kind == Access::kRead || kind == Access::kFollowedRead || kind == Access::kPoll;
   if (shadow.flight_write != 0 && !follows) {
     if (shadow.flight_write == owner) {
-      throw Violation{FaultKind::kMissingWait,
-                      "the LDS here is the destination of a load at " + hex(shadow.instruction - 1) +
-                          " that this wave has not waited for",
-                      lane, address};
+      refuse({FaultKind::kMissingWait,
+              "the LDS here is the destination of a load at " + hex(shadow.instruction - 1) +
+                  " that this wave has not waited for",
+              lane, address},
+             lacking);
+    } else {
+      refuse(race("data in flight to the LDS here, not waited for by", shadow, shadow.flight_write, address, lane),
+             lacking);
     }
-    race("data in flight to the LDS here, not waited for by", shadow, shadow.flight_write, address, lane);
+    return;  // a read that has no value
   }
-  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0 && unwritten != nullptr) {
-    *unwritten = true;
+  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
+    if (lacking == nullptr) {
+      throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane,
+                      address};
+    }
+    *lacking |= kUnwritten;
     return;  // nothing has been read that a later write could change
-  } else if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
-    throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane,
-                    address};
   }
-  if (kind != Access::kRead) {
-    if (shadow.flight_read != 0 && shadow.flight_read != owner) {
-      race("write of what is still being read by", shadow, shadow.flight_read, address, lane);
-    }
+  if (!reads && shadow.flight_read != 0 && shadow.flight_read != owner) {
+    throw race("write of what is still being read by", shadow, shadow.flight_read, address, lane);
   }
+  bool atomic = kind == Access::kAtomic || kind == Access::kAtomicReturn || kind == Access::kExchange;
   if (!single_) {
-    if (shadow.epoch != epoch) {
-      shadow.epoch = epoch;
-      std::memset(shadow.writers, 0, 4);
-      std::memset(shadow.readers, 0, 4);
-      shadow.atomic = 0;
+    if (shadow.epoch != epoch) begin_epoch(shadow, epoch);
+    if (kind == Access::kWrite && byte_mask == 15 && order_.may_unlock(wave, address)) atomic = true;
+    if (atomic && shadow.atomic != 0 && kind != Access::kAtomic && kind != Access::kWrite)
+      order_.take_up_atomics(wave, address);
+    if (reads && order_.knows_others(wave)) {
+      // Who comes after this read comes after those before it too.
+      if (unordered_reader(wave, shadow.reader_waves, shadow) == LdsOrder::kWaves) {
+        std::memset(shadow.readers, 0, sizeof(shadow.readers));
+        shadow.reader_waves = 0;
+      }
+      if (unordered_reader(wave, shadow.followed, shadow) == LdsOrder::kWaves) shadow.followed = 0;
     }
+    unsigned changed = 0;
     for (unsigned byte = 0; byte < 4; ++byte) {
       if ((byte_mask >> byte & 1) == 0) continue;
-      const std::uint8_t writer = shadow.writers[byte], reader = shadow.readers[byte];
+      const std::uint8_t writer = shadow.writers[byte];
       // A write of the value that is there already is nothing that another wave could see: waves whose lanes have
       // nothing to do write zeros to a place that nobody uses.
-      if (kind == Access::kWrite && data != nullptr && (shadow.written >> byte & 1) != 0 &&
+      if (kind == Access::kWrite && !atomic && data != nullptr && (shadow.written >> byte & 1) != 0 &&
           data[byte] == data_[address + byte])
         continue;
-      if (writer != 0 && writer != owner && !(kind == Access::kAtomic && shadow.atomic != 0)) {
-        race(kind == Access::kRead ? "read without a barrier after the write by"
-                                   : "write without a barrier after the write by",
-             shadow, writer, address + byte, lane);
+      if (writer != 0 && writer != owner && !(atomic && shadow.atomic != 0)) {
+        if (kind == Access::kPoll) {
+          if (shadow.atomic != 0) order_.take_up_atomics(wave, address);
+          else if (writer != kSeveral) order_.take_up(wave, writer - 1, shadow.write_time);
+        } else if (!is_after_write(wave, writer, shadow, address)) {
+          refuse(race(reads ? "read without a barrier after the write by" : "write without a barrier after the write by",
+                      shadow, writer, address + byte, lane),
+                 lacking);
+          return;
+        }
       }
       if (kind == Access::kRead) {
+        const std::uint8_t reader = shadow.readers[byte];
         shadow.readers[byte] = reader == 0 || reader == owner ? owner : kSeveral;
-      } else {
-        if (reader != 0 && reader != owner)
-          race("write without a barrier after the read by", shadow, reader, address + byte, lane);
-        shadow.writers[byte] = kind == Access::kAtomic && writer != 0 && writer != owner ? kSeveral : owner;
+      } else if (!reads) {
+        if (const std::uint8_t reader = shadow.readers[byte]; reader != 0 && reader != owner) {
+          if (const unsigned other = unordered_reader(wave, shadow.reader_waves, shadow); other < LdsOrder::kWaves)
+            throw race("write without a barrier after the read by", shadow, other + 1, address + byte, lane);
+        }
+        changed |= 1U << byte;
+        shadow.writers[byte] = atomic && writer != 0 && writer != owner ? kSeveral : owner;
       }
     }
-    if (kind == Access::kAtomic) shadow.atomic = 1;
-    else if (kind == Access::kWrite) shadow.atomic = 0;
+    if (kind == Access::kRead) shadow.reader_waves = static_cast<std::uint16_t>(shadow.reader_waves | 1U << wave);
+    if (kind == Access::kFollowedRead) shadow.followed = static_cast<std::uint16_t>(shadow.followed | 1U << wave);
+    if (reads) {
+      if (kind != Access::kPoll) shadow.read_time = order_.now();
+    } else if (changed != 0) {
+      if (shadow.followed != 0) forget_reads(shadow, changed, wave, address, lane);
+      shadow.write_time = order_.now();
+      shadow.atomic = atomic ? 1 : 0;
+      if (atomic) order_.atomic(wave, address, kind == Access::kExchange);
+    }
   }
-  if (kind != Access::kRead) {
+  if (!reads) {
     shadow.written = static_cast<std::uint8_t>(shadow.written | byte_mask);
     shadow.instruction = instruction + 1;
+  }
+}
+
+void Lds::begin_epoch(Shadow& shadow, std::uint32_t epoch) {
+  shadow.epoch = epoch;
+  std::memset(shadow.writers, 0, sizeof(shadow.writers));
+  std::memset(shadow.readers, 0, sizeof(shadow.readers));
+  shadow.reader_waves = shadow.followed = 0;
+  shadow.atomic = 0;
+}
+
+// A write to what others have read, which nothing orders: they may not use it.
+void Lds::forget_reads(Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t address, int lane) {
+  for (unsigned others = shadow.followed & ~(1U << wave); others != 0;) {
+    const unsigned reader = unordered_reader(wave, others, shadow);
+    if (reader == LdsOrder::kWaves) return;
+    others &= ~(1U << reader);
+    Violation fault = race("write without a barrier after the read by", shadow, reader + 1, address, lane);
+    const Violation later{FaultKind::kRace,
+                          "read of what " + name_of_owner(wave + 1) + " writes with no barrier between them", lane, address};
+    if (!readers_[reader]->forget_read(address, byte_mask, later)) throw fault;
   }
 }
 
@@ -311,11 +405,18 @@ void Lds::settle(bool write, std::uint32_t address, unsigned bytes, unsigned wav
     if (flight == owner || write) state &= ~(0xffU << shift);
     if (shadow_.epoch[at] != epoch) {
       shadow_.epoch[at] = epoch;
-      shadow_.writers[at] = shadow_.readers[at] = 0;
+      shadow_.writers[at] = shadow_.readers[at] = shadow_.waves[at] = 0;
       state &= 0x00ffffff;  // not atomic
     }
+    if (write) state &= 0x00ffffff;
     touched[at] = owner * 0x01010101U;
-    if (write) shadow_.instruction[at] = instruction + 1;
+    if (write) {
+      shadow_.instruction[at] = instruction + 1;
+      shadow_.write_time[at] = order_.now();
+    } else {
+      shadow_.waves[at] |= 1U << wave;
+      shadow_.read_time[at] = order_.now();
+    }
   }
 }
 

@@ -53,6 +53,27 @@ void outside(Wave::Outstanding& operation, unsigned lane) {
   operation.lds_address[lane] = 0;
 }
 
+void note_lacking(Wave::Outstanding& operation, std::uint8_t lacking, Mask lanes) {
+  operation.undefined |= lanes;
+  if ((lacking & Lds::kRaced) != 0) operation.raced |= lanes;
+}
+
+// Wide reads bring operands of matrix instructions, and are not followed to their use.
+Lds::Access read_kind(Wave& wave, const Instruction& i, unsigned bytes) {
+  if (wave.lds().is_single_wave()) return Lds::Access::kRead;
+  if (i.polls) {
+    wave.note_polling();
+    return Lds::Access::kPoll;
+  }
+  return bytes <= 8 ? Lds::Access::kFollowedRead : Lds::Access::kRead;
+}
+
+void finish_read(Wave& wave, const Instruction& i, Wave::Outstanding& operation, Lds::Access kind) {
+  if (operation.raced != 0) wave.note_race(*wave.lds().take_race());
+  wave.await(operation, {i.destination.index, i.destination.dwords}, operation.lanes);
+  if (kind == Lds::Access::kFollowedRead) wave.follow(operation);
+}
+
 unsigned alignment_of(unsigned bytes) { return bytes >= 4 ? 4 : bytes; }
 
 template <unsigned bytes, bool is_signed, int part>
@@ -62,13 +83,14 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
   const std::uint32_t* const address = wave.row(i.sources[0].index);
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsRead);
   alignas(16) std::uint32_t data[kLanes][4];
+  const Lds::Access kind = read_kind(wave, i, bytes);
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    bool unwritten = false;
-    const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, alignment_of(bytes), wave.index(),
-                                               wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
-    if (unwritten) operation.undefined |= Mask{1} << lane;
+    std::uint8_t lacking = 0;
+    const std::byte* place = wave.lds().access(kind, at, bytes, alignment_of(bytes), wave.index(), wave.epoch(),
+                                               i.address, static_cast<int>(lane), nullptr, &lacking);
+    if (lacking != 0) note_lacking(operation, lacking, Mask{1} << lane);
     if (bytes < 4 || place == nullptr) std::memset(data[lane], 0, 16);
     if (place != nullptr) std::memcpy(data[lane], place, bytes);
     else outside(operation, lane);
@@ -87,7 +109,7 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
   }
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
-  wave.await(operation, {i.destination.index, i.destination.dwords}, lanes);
+  finish_read(wave, i, operation, kind);
   count(wave, lanes, operation.lds_address, bytes);
 }
 
@@ -131,6 +153,7 @@ void two(Wave& wave, const Instruction& i) {
   const std::uint32_t* const address = wave.row(i.sources[0].index);
   Wave::Outstanding& operation = wave.issue_lds(is_write ? Kind::kLdsWrite : Kind::kLdsRead);
   alignas(16) std::uint32_t loaded[kLanes][4];
+  const Lds::Access kind = is_write ? Lds::Access::kWrite : read_kind(wave, i, bytes);
   for (unsigned second = 0; second < 2; ++second) {
     const std::uint32_t offset = (second != 0 ? i.offset1 : i.offset0) * bytes * unit;
     std::uint32_t* const places = second != 0 ? operation.lds_address_b : operation.lds_address;
@@ -138,16 +161,16 @@ void two(Wave& wave, const Instruction& i) {
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = address[lane] + offset;
       places[lane] = at;
-      bool unwritten = false;
+      std::uint8_t lacking_here = 0;
       std::uint32_t parts[2] = {};
       if (is_write) {
         const std::uint32_t* const data = wave.row(i.sources[1 + second].index);
         for (unsigned word = 0; word < words; ++word) parts[word] = data[word * kLanes + lane];
       }
-      std::byte* place = wave.lds().access(is_write ? Lds::Access::kWrite : Lds::Access::kRead, at, bytes, 4,
-                                           wave.index(), wave.epoch(), i.address, static_cast<int>(lane),
-                                           is_write ? parts : nullptr, is_write ? nullptr : &unwritten);
-      if (unwritten) operation.undefined |= Mask{1} << lane;
+      std::byte* place = wave.lds().access(kind, at, bytes, 4, wave.index(), wave.epoch(), i.address,
+                                           static_cast<int>(lane), is_write ? parts : nullptr,
+                                           is_write ? nullptr : &lacking_here);
+      if (lacking_here != 0) note_lacking(operation, lacking_here, Mask{1} << lane);
       if (is_write) {
         std::memcpy(place, parts, bytes);
         if ((missing >> lane & 1) != 0) wave.lds().forget(at, bytes);
@@ -165,7 +188,7 @@ void two(Wave& wave, const Instruction& i) {
     std::uint32_t* const row = wave.row(i.destination.index + word);
     for_lanes(lanes, [&](unsigned lane) { row[lane] = loaded[lane][word]; });
   }
-  wave.await(operation, {i.destination.index, i.destination.dwords}, lanes);
+  finish_read(wave, i, operation, kind);
 }
 
 template <typename T, T (*function)(T, T)>
@@ -175,12 +198,14 @@ void atomic(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsWrite);
+  constexpr bool swaps = function == &swapped<T>;
+  const Lds::Access kind = !returns ? Lds::Access::kAtomic : swaps ? Lds::Access::kExchange : Lds::Access::kAtomicReturn;
   std::uint32_t before[kLanes][2];
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(),
-                                         i.address, static_cast<int>(lane));
+    std::byte* place = wave.lds().access(kind, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(), i.address,
+                                         static_cast<int>(lane));
     T old, operand;
     const std::uint32_t parts[2] = {data[lane], sizeof(T) == 8 ? data[lane + kLanes] : 0};
     std::memcpy(&operand, parts, sizeof(T));
@@ -210,8 +235,8 @@ void compare_store(Wave& wave, const Instruction& i) {  // the first datum is co
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    std::byte* place = wave.lds().access(Lds::Access::kAtomic, at, sizeof(T), sizeof(T), wave.index(), wave.epoch(),
-                                         i.address, static_cast<int>(lane));
+    std::byte* place = wave.lds().access(returns ? Lds::Access::kExchange : Lds::Access::kAtomic, at, sizeof(T),
+                                         sizeof(T), wave.index(), wave.epoch(), i.address, static_cast<int>(lane));
     const auto operand = [&](unsigned source) {
       const std::uint32_t* const data = wave.row(i.sources[source].index);
       const std::uint32_t parts[2] = {data[lane], sizeof(T) == 8 ? data[lane + kLanes] : 0};
@@ -258,10 +283,10 @@ void read_transposed(Wave& wave, const Instruction& i) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
     operation.lds_address[lane] = at;
-    bool unwritten = false;
+    std::uint8_t lacking = 0;
     const std::byte* place = wave.lds().access(Lds::Access::kRead, at, bytes, words == 2 ? 8 : 4, wave.index(),
-                                               wave.epoch(), i.address, static_cast<int>(lane), nullptr, &unwritten);
-    if (unwritten) operation.undefined |= Mask{0xffff} << (lane & 48);  // its row goes to all of them
+                                               wave.epoch(), i.address, static_cast<int>(lane), nullptr, &lacking);
+    if (lacking != 0) note_lacking(operation, lacking, Mask{0xffff} << (lane & 48));  // its row goes to all of them
     if (place != nullptr) std::memcpy(data[lane], place, bytes);
     else outside(operation, lane);
   });
@@ -283,7 +308,7 @@ void read_transposed(Wave& wave, const Instruction& i) {
   });
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
-  wave.await(operation, {i.destination.index, i.destination.dwords}, lanes);
+  finish_read(wave, i, operation, Lds::Access::kRead);
   count(wave, lanes, operation.lds_address, bytes);
 }
 

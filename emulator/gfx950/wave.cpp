@@ -48,6 +48,8 @@ Wave::Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> 
       initial_lanes_(lanes),
       vector_storage_(kRows * kLanes + 16),
       ready_(kRows),
+      unused_(kRows),
+      follows_(kRows),
       pending_(kRows),
       origins_(kRows),
       issued_(kRows),
@@ -75,12 +77,17 @@ void Wave::start() {
   held_ = 0;
   polled_at_ = ~0U;
   unseen_.clear();
+  races_.clear();
+  workgroup_->lds.set_reader(index_, this);
+  followed_.clear();
+  followed_all_ = true;
   const auto forget = [&](auto& rows) {
     using Row = typename std::decay_t<decltype(rows)>::value_type;
     std::fill(rows.begin(), rows.begin() + kernel_.rows_used().first, Row{});
     std::fill(rows.begin() + kAccumulators, rows.begin() + kernel_.rows_used().second, Row{});
   };
   forget(ready_);
+  forget(unused_);
   forget(pending_);
   bytes_.clear();
   forget(origins_);
@@ -263,6 +270,10 @@ Mask Wave::check_reads(const Instruction& instruction) {
         const bool second = instruction.sources[1].kind == Operand::Kind::kVector && instruction.sources[1].index == r;
         if (!(first && second)) missing &= first ? ~chosen : chosen;
       }
+      if (const Mask found = missing & unused_[r]; found != 0) {
+        use(r, found);
+        missing &= ~found;
+      }
       if (missing == 0) continue;
       // Sums of 64 bits whose upper half nobody wants are made with whatever the upper half of a summand holds.
       const bool sums =
@@ -279,7 +290,7 @@ Mask Wave::check_reads(const Instruction& instruction) {
       const bool hands_on = form.function != nullptr && instruction.mask_destination.kind == Operand::Kind::kNone;
       const bool moves = form.encoding == Encoding::kMfma && (form.number == 88 || form.number == 89);
       const bool to_lds = form.encoding == Encoding::kDs && r != instruction.sources[0].index && std::strncmp(form.name, "ds_write", 8) == 0;
-      if (to_lds) continue;  // its bytes there have no value then
+      if (to_lds && origins_[r].kind != Origin::Kind::kRace) continue;  // its bytes there have no value then
       if (!hands_on && !moves) report_undefined(r, missing);
       if (origins_[r].kind == Origin::Kind::kUnknown)
         origins_[r] = {at_, static_cast<std::uint16_t>(r), Origin::Kind::kRegister};
@@ -350,18 +361,23 @@ void Wave::check_writes(const Instruction& instruction) {
 
 Mask Wave::defined(const Range& range) const {
   Mask lanes = kAllLanes;
-  for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) lanes &= ready_[r];
+  for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
+    if (unused_[r] != 0) use(r, unused_[r] & ~ready_[r]);
+    lanes &= ready_[r];
+  }
   return lanes;
 }
 
 void Wave::undefine(unsigned index, Mask lanes) {
   ready_[index] &= ~lanes;
+  unused_[index] &= ~lanes;
   if (!bytes_.empty()) {
     for (Mask& mask : bytes_[index]) mask &= ~lanes;
   }
 }
 
 void Wave::define_bytes(unsigned index, unsigned byte_mask, Mask lanes) {
+  if (unused_[index] != 0) use(index, unused_[index] & ~ready_[index]);
   if ((lanes & ~ready_[index]) == 0) return;
   if (bytes_.empty()) bytes_.resize(kRows);
   Mask all = kAllLanes;
@@ -411,6 +427,11 @@ void Wave::report_undefined(unsigned index, Mask lanes) const {
       throw Violation{FaultKind::kUninitializedShared, "read of bytes of the LDS that nothing has written" + use,
                       lowest(lanes)};
     }
+    if (origin.kind == Origin::Kind::kRace) {
+      Violation race = races_.at(origin.instruction);
+      race.message += use;
+      throw race;
+    }
     if (origin.kind == Origin::Kind::kUnseen) {
       const Coherence::Unseen& why = unseen_.at(origin.instruction);
       throw Violation{why.kind(), "the load " + why.text() + use, lowest(lanes)};
@@ -430,7 +451,8 @@ Wave::Outstanding& Wave::issue_vector(Outstanding::Kind kind) {
   operation.in_flight = false;
   operation.instruction = at_;
   operation.registers = {};
-  operation.lanes = operation.undefined = 0;
+  operation.lanes = operation.undefined = operation.raced = 0;
+  operation.followed = 0;
   operation.outside = false;
   operation.any_unseen = false;
   operation.store = 0;
@@ -439,6 +461,7 @@ Wave::Outstanding& Wave::issue_vector(Outstanding::Kind kind) {
 }
 
 Wave::Outstanding& Wave::issue_lds(Outstanding::Kind kind) {
+  lds().tick();
   if (lds_count_ + scalar_loads_.size() >= kLdsCounter) wait_scalar_and_lds(kLdsCounter - 1);
   if (lds_count_ >= kLdsCounter) wait_scalar_and_lds(0);
   Outstanding& operation = lds_queue_[(lds_head_ + lds_count_++) % lds_queue_.size()];
@@ -446,7 +469,8 @@ Wave::Outstanding& Wave::issue_lds(Outstanding::Kind kind) {
   operation.in_flight = false;
   operation.instruction = at_;
   operation.registers = {};
-  operation.lanes = operation.undefined = 0;
+  operation.lanes = operation.undefined = operation.raced = 0;
+  operation.followed = 0;
   operation.outside = false;
   operation.any_unseen = false;
   operation.store = 0;
@@ -544,7 +568,13 @@ void Wave::complete(Outstanding& operation) {
       Mask lanes = operation.lanes;
       if (awaited_ != 0) still_awaited(r, lanes);
       pending_[r] &= ~lanes;
-      ready_[r] |= lanes & ~operation.undefined;
+      if (operation.followed != 0) {
+        if (unused_[r] != 0) use(r, unused_[r] & ~ready_[r]);  // of another read
+        unused_[r] |= lanes & ~operation.undefined;
+        follows_[r] = operation.followed;
+      } else {
+        ready_[r] |= lanes & ~operation.undefined;
+      }
       if (operation.any_unseen) {
         const Mask unseen = lanes & operation.unseen[r - operation.registers.first];
         if (unseen != 0) {
@@ -554,11 +584,14 @@ void Wave::complete(Outstanding& operation) {
       }
       if ((lanes & operation.undefined) != 0)
         origins_[r] = {operation.instruction, static_cast<std::uint16_t>(r),
-                       operation.outside ? Origin::Kind::kOutside : Origin::Kind::kLds};
+                       (lanes & operation.raced) != 0 ? Origin::Kind::kRace
+                       : operation.outside            ? Origin::Kind::kOutside
+                                                      : Origin::Kind::kLds};
     }
   }
   if (operation.in_flight) {
     const bool write = operation.kind != Outstanding::Kind::kLdsRead;
+    lds().tick();
     const std::uint32_t address = kernel_.instructions()[operation.instruction].address;
     for_lanes(operation.kind == Outstanding::Kind::kLdsRead || operation.kind == Outstanding::Kind::kLdsWrite ||
                       operation.kind == Outstanding::Kind::kLoadToLds
@@ -571,6 +604,78 @@ void Wave::complete(Outstanding& operation) {
                 }
               });
   }
+}
+
+void Wave::follow(Outstanding& operation) {
+  constexpr std::size_t kMost = 64;
+  if (followed_.size() == kMost) {
+    stop_following();
+    followed_all_ = false;
+  }
+  FollowedRead& read = followed_.emplace_back();
+  read.instruction = at_;
+  read.registers = operation.registers;
+  read.lanes = operation.lanes & ~operation.undefined;
+  read.used = 0;
+  read.bytes = operation.lds_bytes;
+  read.bytes_b = operation.lds_bytes_b;
+  std::memcpy(read.address, operation.lds_address, sizeof(Row));
+  if (read.bytes_b != 0) std::memcpy(read.address_b, operation.lds_address_b, sizeof(Row));
+  operation.followed = static_cast<std::uint32_t>(followed_.size());
+}
+
+void Wave::use(unsigned index, Mask lanes) const {
+  followed_[follows_[index] - 1].used |= lanes;
+  unused_[index] &= ~lanes & ~ready_[index];
+  ready_[index] |= lanes;
+}
+
+// What has been read until now stays so: a barrier comes, or too much was read.
+void Wave::stop_following() {
+  for (FollowedRead& read : followed_) {
+    for (unsigned r = read.registers.first; r < unsigned{read.registers.first} + read.registers.count; ++r) {
+      ready_[r] |= unused_[r];
+      unused_[r] = 0;
+    }
+  }
+  followed_.clear();
+  for (unsigned i = 0; i < lds_count_; ++i) lds_queue_[(lds_head_ + i) % lds_queue_.size()].followed = 0;
+}
+
+bool Wave::forget_read(std::uint32_t address, unsigned byte_mask, const Violation& fault) {
+  if (!followed_all_) return false;
+  const auto meets = [&](std::uint32_t at, std::uint32_t bytes) {
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      if ((byte_mask >> byte & 1) != 0 && address + byte >= at && address + byte < at + bytes) return true;
+    }
+    return false;
+  };
+  for (std::size_t index = 0; index < followed_.size(); ++index) {
+    FollowedRead& read = followed_[index];
+    Mask met = 0;
+    for_lanes(read.lanes, [&](unsigned lane) {
+      if (meets(read.address[lane], read.bytes) || (read.bytes_b != 0 && meets(read.address_b[lane], read.bytes_b)))
+        met |= Mask{1} << lane;
+    });
+    if (met == 0) continue;
+    if ((met & read.used) != 0) return false;
+    read.lanes &= ~met;
+    races_.insert_or_assign(read.instruction, fault);
+    for (unsigned r = read.registers.first; r < unsigned{read.registers.first} + read.registers.count; ++r) {
+      if (unused_[r] == 0 || follows_[r] != index + 1) continue;
+      // Lanes that have been written since have another value.
+      const Mask lost = unused_[r] & met & ~ready_[r];
+      unused_[r] &= ~lost;
+      if (lost != 0) origins_[r] = {read.instruction, static_cast<std::uint16_t>(r), Origin::Kind::kRace};
+    }
+    for (unsigned i = 0; i < lds_count_; ++i) {
+      Outstanding& operation = lds_queue_[(lds_head_ + i) % lds_queue_.size()];
+      if (operation.followed != index + 1) continue;
+      operation.undefined |= met;
+      operation.raced |= met;
+    }
+  }
+  return true;
 }
 
 void Wave::wait_vector(unsigned count) {
@@ -615,6 +720,8 @@ void Wave::barrier() {
       }
     });
   }
+  stop_following();
+  followed_all_ = true;
   ++epoch_;
   if (threads <= kLanes) return;
   block_.barriers().arrive(0, index_, 0, true);

@@ -37,7 +37,7 @@ inline void write_row(std::uint32_t* to, const std::uint32_t* from, Mask lanes) 
 std::string name_of_row(unsigned index);
 std::string name_of_scalar(unsigned index);
 
-class Wave : public WarpProgram {
+class Wave : public WarpProgram, private LdsReader {
  public:
   Wave(const Kernel& kernel, ThreadBlock& block, std::shared_ptr<Workgroup> workgroup, unsigned index, unsigned lanes);
 
@@ -89,7 +89,9 @@ class Wave : public WarpProgram {
     std::uint32_t instruction = 0;
     Range registers;
     Mask lanes = 0;
-    Mask undefined = 0;          // lanes that read bytes of the LDS which nothing has written
+    Mask undefined = 0;          // lanes that read bytes of the LDS which nothing has written, or in a race
+    Mask raced = 0;              // those of the latter
+    std::uint32_t followed = 0;  // which of followed_, from 1 on
     bool outside = false;        // or which are not the workgroup's
     std::array<Mask, 4> unseen{};        // lanes whose dword is not what memory holds (Coherence)
     bool any_unseen = false;
@@ -120,6 +122,10 @@ class Wave : public WarpProgram {
   void finish_access(Coherence::Access& access, Outstanding& operation);
   // The loaded dwords of these lanes must not be used.
   void note_unseen(Outstanding& operation, const std::array<Mask, 4>& lanes, const Coherence::Unseen& why);
+  // Some lanes of the present read of the LDS have found what no order gave them.
+  void note_race(const Violation& fault) { races_.insert_or_assign(at_, fault); }
+  // What the read of the LDS brings is followed to its first use, until the next barrier.
+  void follow(Outstanding& operation);
   // Asking for something that others do: they should go on.
   void note_polling();
   const Kernel& kernel() const { return kernel_; }
@@ -151,7 +157,7 @@ class Wave : public WarpProgram {
   struct Origin {
     std::uint32_t instruction = 0;
     std::uint16_t row = 0;
-    enum class Kind : std::uint8_t { kUnknown, kRegister, kLds, kOutside, kUnseen } kind = Kind::kUnknown;
+    enum class Kind : std::uint8_t { kUnknown, kRegister, kLds, kOutside, kUnseen, kRace } kind = Kind::kUnknown;
   };
   // What wait states are counted from, in the clock of issued instructions.
   struct Issued {
@@ -174,6 +180,18 @@ class Wave : public WarpProgram {
     std::uint64_t addend = 0;            // a part of the C of a matrix instruction
     std::uint8_t addend_states = 0;
   };
+  // A read of the LDS since the last barrier.
+  struct FollowedRead {
+    std::uint32_t instruction;
+    Range registers;
+    Mask lanes;
+    Mask used;
+    std::uint32_t bytes, bytes_b;
+    Row address, address_b;
+  };
+  bool forget_read(std::uint32_t address, unsigned byte_mask, const Violation& fault) override;
+  void use(unsigned index, Mask lanes) const;  // of what is followed
+  void stop_following();
   void step(const Instruction& instruction);
   // Lanes of sources without a value, for instructions that hand on what is missing; Violation for the others.
   Mask check_reads(const Instruction& instruction);
@@ -196,7 +214,11 @@ class Wave : public WarpProgram {
 
   std::vector<std::uint32_t> vector_storage_;
   std::uint32_t* vector_ = nullptr;                // 512 rows, aligned
-  std::vector<Mask> ready_;                        // lanes with a value that may be read
+  mutable std::vector<Mask> ready_;                // lanes with a value that may be read
+  mutable std::vector<Mask> unused_;               // or that may be read and has not been, of a read in followed_
+  std::vector<std::uint32_t> follows_;             // which one, from 1 on
+  mutable std::vector<FollowedRead> followed_;
+  bool followed_all_ = true;                       // since the last barrier
   std::vector<Mask> pending_;                      // lanes that an operation in flight will write
   std::vector<std::array<Mask, 4>> bytes_;         // of registers that are written in parts
   std::vector<Origin> origins_;
@@ -232,6 +254,7 @@ class Wave : public WarpProgram {
   unsigned held_ = 0;                              // turns that it gives to others
   std::uint32_t polled_at_ = ~0U;                  // last load that goes past the caches
   std::map<std::uint32_t, Coherence::Unseen> unseen_;  // by the load
+  std::map<std::uint32_t, Violation> races_;           // by the read of the LDS
   std::uint64_t global_read_ = 0, global_written_ = 0;
 };
 
