@@ -140,6 +140,7 @@ void add_emulator(py::module_& m) {
       .def_readonly("shared_passes", &emulator::Counters::shared_passes)
       .def_readonly("shared_passes_at_least", &emulator::Counters::shared_passes_at_least)
       .def_readonly("waits", &emulator::Counters::waits)
+      .def_readonly("waits_for", &emulator::Counters::waits_for)
       .def_readonly("instructions_of_warp", &emulator::Counters::instructions_of_warp)
       .def_readonly("launches", &emulator::Counters::launches)
       .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);

@@ -25,6 +25,8 @@ struct Counters {
   std::uint64_t shared_passes = 0;
   std::uint64_t shared_passes_at_least = 0;
   std::uint64_t waits = 0;  // times that a warp waited for others: at a barrier, an mbarrier, a cluster barrier
+  // gfx950: times that a wave had to wait, by what for: barrier, vmcnt, lgkmcnt.
+  std::map<std::string, std::uint64_t> waits_for;
   std::map<unsigned, std::uint64_t> instructions_of_warp;  // by the warp's number in its block
   std::uint64_t out_of_range_lanes = 0;  // gfx950: lanes whose access a buffer resource did not hold
   std::uint64_t launches = 0;

@@ -140,7 +140,7 @@ class Decoder {
       literal_ = true;
       std::uint64_t extended = value;
       if (type == Type::kF64) extended <<= 32;
-      else if (type == Type::kB64)
+      else if (type == Type::kB64 && std::strstr(made_.form->name, "_i64") != nullptr)  // others take zeros above
         extended = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
       return constant(extended, type);
     }

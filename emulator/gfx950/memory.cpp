@@ -56,8 +56,12 @@ struct Target {
 
 // Place of a lane's access. What a buffer does not hold is skipped, dword by dword.
 template <typename Access>
-void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, const Access& access) {
+void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, const Access& to_do) {
   const Mask lanes = wave.exec();
+  const auto access = [&](unsigned lane, std::byte* place, unsigned inside) {
+    if (inside > 0) wave.count_sectors(reinterpret_cast<std::uint64_t>(place), inside);
+    to_do(lane, place, inside);
+  };
   if (i.encoding == Encoding::kMubuf) {
     const BufferResource buffer(wave, i.mask_source.index);
     const std::uint32_t* const first =
@@ -83,6 +87,7 @@ void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, c
                         : nullptr,
              inside);
     });
+    wave.end_request();
     return;
   }
   const auto offset = static_cast<std::uint64_t>(static_cast<std::int64_t>(i.immediate));
@@ -92,7 +97,7 @@ void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, c
     const std::uint32_t scalar = i.mask_source.kind == Operand::Kind::kScalar ? wave.sgpr(i.mask_source.index) : 0;
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = (row != nullptr ? row[lane] : 0) + scalar + static_cast<std::uint32_t>(offset);
-      access(lane, wave.scratch(lane, at, bytes, write), bytes);
+      to_do(lane, wave.scratch(lane, at, bytes, write), bytes);
     });
     return;
   }
@@ -108,6 +113,7 @@ void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, c
       access(lane, wave.block().global().range(address, bytes, 1, write, static_cast<int>(lane)), bytes);
     });
   }
+  wave.end_request();
 }
 
 // An operation on flat addresses is counted twice and may come back at any time.

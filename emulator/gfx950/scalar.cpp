@@ -154,6 +154,7 @@ std::uint64_t address_of_next(const Wave& w) { return w.present().address + w.pr
 void waitcnt(Wave& w, const Instruction& i) {
   const auto field = static_cast<unsigned>(i.immediate) & 0xffff;
   const unsigned vector = (field & 15) | (field >> 14 & 3) << 4, lds = field >> 8 & 15;
+  w.count_wait(vector < 63 ? vector : ~0U, lds < 15 ? lds : ~0U);
   if (vector < 63) w.wait_vector(vector);
   if (lds < 15) w.wait_scalar_and_lds(lds);
 }

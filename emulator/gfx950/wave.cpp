@@ -13,6 +13,7 @@ namespace {
 constexpr unsigned kRows = 512;
 constexpr unsigned kVectorCounter = 63;  // most that vmcnt counts
 constexpr unsigned kLdsCounter = 15;
+constexpr std::uint64_t kSector = 32;    // bytes
 
 std::string hex(std::uint64_t value) {
   char text[24];
@@ -724,6 +725,7 @@ void Wave::barrier() {
   followed_all_ = true;
   ++epoch_;
   if (threads <= kLanes) return;
+  ++barrier_waits_;
   block_.barriers().arrive(0, index_, 0, true);
   waiting_ = true;
 }
@@ -764,9 +766,30 @@ Place Wave::place() const {
   return made;
 }
 
+void Wave::count_sectors(std::uint64_t address, unsigned bytes) {
+  for (std::uint64_t sector = address / kSector; sector <= (address + bytes - 1) / kSector; ++sector) {
+    if (!sectors_.empty()) {
+      if (sector == sectors_.back()) continue;
+      if (sector <= last_sector_ && std::find(sectors_.rbegin(), sectors_.rend(), sector) != sectors_.rend()) continue;
+    }
+    sectors_.push_back(sector);
+    last_sector_ = std::max(last_sector_, sector);
+  }
+}
+
+void Wave::end_request() {
+  if (sectors_.empty()) return;
+  ++global_requests_;
+  global_sectors_ += sectors_.size();
+  sectors_.clear();
+  last_sector_ = 0;
+}
+
 void Wave::add_to(Counters& counters) const {
+  std::uint64_t total = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (counts_[i] == 0) continue;
+    total += counts_[i];
     const Form& form = *kernel_.instructions()[i].form;
     counters.warp_instructions[form.name] += counts_[i];
     if (const MatrixWork work = matrix_work(form); work.flops > 0)
@@ -777,6 +800,13 @@ void Wave::add_to(Counters& counters) const {
   counters.out_of_range_lanes += out_of_range_lanes;
   counters.global_bytes_read += global_read_;
   counters.global_bytes_written += global_written_;
+  counters.global_requests += global_requests_;
+  counters.global_sectors += global_sectors_;
+  counters.waits += barrier_waits_;
+  counters.waits_for["barrier"] += barrier_waits_;
+  counters.waits_for["vmcnt"] += vector_waits_;
+  counters.waits_for["lgkmcnt"] += lds_waits_;
+  counters.instructions_of_warp[index_] += total;
 }
 
 std::uint32_t Wave::value32(const Operand& operand) const {

@@ -142,6 +142,14 @@ class Wave : public WarpProgram, private LdsReader {
   void barrier();
   void end();
   void yield() { yield_ = true; }
+  // An operation of global memory, by the bytes of its lanes: one after the other, then the end.
+  void count_sectors(std::uint64_t address, unsigned bytes);
+  void end_request();
+  // What s_waitcnt waits for.
+  void count_wait(unsigned vector, unsigned lds) {
+    if (vector_count_ > vector) ++vector_waits_;
+    if (lds_count_ + scalar_loads_.size() > lds) ++lds_waits_;
+  }
   void count_read(std::uint64_t bytes) { global_read_ += bytes; }
   void count_written(std::uint64_t bytes) { global_written_ += bytes; }
   std::byte* scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bool write);
@@ -256,6 +264,9 @@ class Wave : public WarpProgram, private LdsReader {
   std::map<std::uint32_t, Coherence::Unseen> unseen_;  // by the load
   std::map<std::uint32_t, Violation> races_;           // by the read of the LDS
   std::uint64_t global_read_ = 0, global_written_ = 0;
+  std::uint64_t global_requests_ = 0, global_sectors_ = 0, barrier_waits_ = 0, vector_waits_ = 0, lds_waits_ = 0;
+  std::vector<std::uint64_t> sectors_;  // of the present operation, and the last of them
+  std::uint64_t last_sector_ = 0;
 };
 
 }  // namespace msa_ops::emulator::gfx950

@@ -100,6 +100,7 @@ class EmulatorCounters:
     shared_passes: int
     shared_passes_at_least: int
     waits: int
+    waits_for: dict[str, int]
     instructions_of_warp: dict[int, int]
     launches: int
     out_of_range_lanes: int

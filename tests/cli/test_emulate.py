@@ -32,6 +32,20 @@ def test_right_result_with_report_and_json(tmp_path: Path, capsys: pytest.Captur
     assert launch["global_bytes_read"] == 3 * 64 * 2 and launch["global_bytes_written"] == 3 * (32 + 4)
 
 
+def test_gfx950_reports_the_same_counts_and_waits_by_what_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not any(name.startswith("quantize_nvfp4__") for name, _ in _C.code_objects()):
+        pytest.skip("this build of msa_ops holds no code objects")
+    file = tmp_path / "counts.json"
+    assert main([*CASE, "--arch", "gfx950", "--report", "--json", str(file)]) == 0
+    (launch,) = json.loads(file.read_text())["runs"][0]["launches"]
+    assert launch["global_requests"] > 0 and launch["global_sectors"] >= 3 * 64 * 2 / 32
+    assert sum(launch["instructions_of_warp"].values()) == sum(launch["warp_instructions"].values())
+    assert set(launch["waits_for"]) == {"barrier", "vmcnt", "lgkmcnt"} and launch["waits_for"]["vmcnt"] > 0
+    assert f"vmcnt {launch['waits_for']['vmcnt']}" in capsys.readouterr().out
+
+
 def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     needs_kernels()
     from msa_ops.emulator import kernel_text

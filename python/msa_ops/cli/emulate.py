@@ -116,6 +116,12 @@ def _described(launches: list[Launch]) -> list[dict[str, Any]]:
     return [{"kernel": launch.kernel, **asdict(launch.report)} for launch in launches]
 
 
+def _waits(launch: Launch) -> str:
+    """At barriers, or by what for where a chip parts them."""
+    parts = launch.report.waits_for
+    return ", ".join(f"{name} {n:,}" for name, n in parts.items()) if parts else f"{launch.report.waits:,}"
+
+
 def _ratio(part: int, whole: int) -> str:
     return f"{part / whole:.2f}" if whole else "-"
 
@@ -145,7 +151,7 @@ def report(launches: list[Launch]) -> str:
             _ratio(launch.report.global_sectors, launch.report.global_requests),
             f"{launch.report.shared_passes:,}",
             f"{launch.report.bank_conflicts:,}",
-            f"{launch.report.waits:,}",
+            _waits(launch),
             " ".join(f"{n:,}" for _, n in sorted(launch.report.instructions_of_warp.items())),
         ]
         for launch in launches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msa_ops import _C
@@ -43,6 +43,8 @@ class Report:
     launches: kernels launched.
     out_of_range_lanes: of gfx950: lanes whose access a buffer resource did not hold, so that they read 0 or wrote
         nothing.
+    waits_for: of gfx950: times that a wave had to wait, by what for: barrier (as in `waits`), and vmcnt and lgkmcnt
+        where s_waitcnt found more under way than it lets through.
     """
 
     warp_instructions: dict[str, int]
@@ -58,6 +60,7 @@ class Report:
     instructions_of_warp: dict[int, int]
     launches: int
     out_of_range_lanes: int = 0
+    waits_for: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_warp_instructions(self) -> int:
@@ -298,4 +301,5 @@ def report_of(counters: _C.EmulatorCounters) -> Report:
         counters.instructions_of_warp,
         counters.launches,
         counters.out_of_range_lanes,
+        counters.waits_for,
     )
