@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,25 @@ def test_devices_at_the_same_time(session: JitSession) -> None:
     launches = session.run_together([compiled(3.0, one, other) for one, other in zip(a, out, strict=True)])
     assert [launch.report.launches for launch in launches] == [1, 1]
     assert torch.equal(out[0], a[0] + 3) and torch.equal(out[1], a[1] + 3)
+
+
+def test_another_thread(session: JitSession) -> None:
+    a, out = torch.zeros(THREADS), torch.empty(THREADS)
+    session.use(a, out)
+
+    def work() -> None:
+        with session.in_this_thread():
+            compiled(4.0, a, out)()
+
+    def in_a_thread() -> None:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    (launch,) = session.run(in_a_thread)
+    assert launch.report.launches == 1 and torch.equal(out, a + 4)
+    session.run(compiled(5.0, a, out))  # the first thread is still in it
+    assert torch.equal(out, a + 5)
 
 
 def test_chip_without_an_emulator() -> None:

@@ -34,16 +34,16 @@ def main() -> int:
         parser.error(f"no case is called {', '.join(unknown)}")
     chosen = list(cases) if "all" in options.case else options.case
     seeds = [None if one == "order" else int(one) for one in options.seed.split(",")]
-    if len(chosen) == 1 and len(seeds) == 1:
-        return not _run(cases[chosen[0]], options.cutlass.resolve(), seeds[0], int(options.limit), options.keep)
+    if len(chosen) == 1:
+        case, cutlass, limit = cases[chosen[0]], options.cutlass.resolve(), int(options.limit)
+        passed = [_run(case, cutlass, seed, limit, options.keep) for seed in seeds]
+        return not all(passed)
     failed = []  # each in a process of its own: examples of one name would be one module
     for name in chosen:
-        for seed in seeds:
-            how = "order" if seed is None else str(seed)
-            command = [sys.executable, "-m", __package__, str(options.cutlass), name, "--seed", how]
-            command += ["--keep", str(options.keep)] if options.keep else []
-            if subprocess.run([*command, "--limit", str(options.limit)], check=False).returncode != 0:
-                failed.append(f"{name} ({how})")
+        command = [sys.executable, "-m", __package__, str(options.cutlass), name, "--seed", options.seed]
+        command += ["--keep", str(options.keep)] if options.keep else []
+        if subprocess.run([*command, "--limit", str(options.limit)], check=False).returncode != 0:
+            failed.append(name)
     print(f"failed: {', '.join(failed)}" if failed else f"all {len(chosen)} passed")
     return bool(failed)
 
