@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 
 from msa_ops.emulator import JitSession, jit
-from tests.emulator.public.cases import Case, all_cases, change
+from tests.emulator.public.cases import Case, all_cases, change, forget
 from tests.emulator.public.host import cpu_as_gpu
 
 
@@ -76,6 +76,7 @@ def _run(case: Case, cutlass: Path, seed: int | None, limit: int, keep: Path | N
         except Exception as error:
             traceback.print_exc(limit=-6)
             problem = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    forget(cutlass)
     for i, text in enumerate(session.texts if keep else ()):
         assert keep is not None
         (keep / f"{case.name}_{i}.ptx").write_text(text)

@@ -91,6 +91,17 @@ class _Stream:
     def wait_stream(self, _: Any) -> None: ...
 
 
+class _Graph:
+    """In the place of a CUDA graph: what would be captured has run at once, which counts as the first replay."""
+
+    replayed = False
+
+    def replay(self) -> None:
+        if self.replayed:
+            raise NotImplementedError("a graph that is replayed twice")
+        self.replayed = True
+
+
 class _Hardware:
     """In the place of `cutlass.utils.HardwareInfo`, which asks the driver."""
 
@@ -133,6 +144,8 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         "default_stream": lambda *_: _Stream(),
         "Stream": _Stream,
         "stream": lambda _: nullcontext(),
+        "CUDAGraph": _Graph,
+        "graph": lambda *_, **__: nullcontext(),
         "get_device_properties": lambda *_: properties,
         "get_device_name": lambda *_: properties.name,
         "get_device_capability": lambda *_: (major, minor),

@@ -71,6 +71,13 @@ def load(folder: Path, path: str) -> Any:
     return importlib.import_module(file.stem)
 
 
+def forget(folder: Path) -> None:
+    """Lets modules of the folder be imported anew: some keep the tensors of their last call."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{folder}/"):
+            del sys.modules[name]
+
+
 def all_cases() -> Iterator[Case]:
     for module in pkgutil.iter_modules(__path__):
         yield from importlib.import_module(f"{__name__}.{module.name}").CASES
