@@ -17,8 +17,8 @@ from tests.emulator.gfx950.public.mend import Insert
 class Case:
     """run: launches the kernel and compares; raises AssertionError; gives the figures to print.
 
-    alarm: kind of the EmulatorFault, or kinds that schedules differ in, or "wrong result", that the kernel as compiled deserves; docs/emulator_gfx950.md
-        says why. only_some_schedules: under others it may be right.
+    alarm: kind of the EmulatorFault (kinds, if schedules differ in them), or "wrong result", that the kernel
+        as compiled deserves; docs/emulator_gfx950.md says why. only_some_schedules: under others it may be right.
     mend: what the kernel lacks; with it, as another case NAME_mended, it must be right and without an alarm.
     """
 
