@@ -164,8 +164,9 @@ void div_scale(VectorOperation& o) {
     } else if (is_denormal(denominator)) {
       value = std::ldexp(x, 64);
     } else if (tiny_reciprocal && tiny_quotient) {
+      // The manual says 64 here, which would make infinity of every denominator that gets here.
       scaled = true;
-      if (s0 == s1) value = std::ldexp(x, 64);
+      if (s0 == s1) value = std::ldexp(x, -64);
     } else if (tiny_reciprocal) {
       value = std::ldexp(x, -64);
     } else if (tiny_quotient) {
@@ -201,6 +202,8 @@ std::uint32_t div_fixup(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   if (denominator == 0 || std::isinf(numerator)) return sign | 0x7f800000;
   if (std::isinf(denominator) || numerator == 0) return sign;
   if (exponent(c) - exponent(b) < -150) return sign;
+  // The steps make NaN of the largest quotients.
+  if (exponent(c) - exponent(b) > 128) return sign | 0x7f800000;
   if (exponent(b) == 255) return sign | 0x7f800000;
   return is_nan(a) ? quieted(a) : sign | (a & 0x7fffffff);
 }

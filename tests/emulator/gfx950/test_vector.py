@@ -216,6 +216,44 @@ def test_approximate_functions(name: str, function: Callable[[np.ndarray], np.nd
     np.testing.assert_allclose(got[normal], want[normal], rtol=1.2e-7)
 
 
+def test_division_as_compilers_expand_it() -> None:
+    """Correctly rounded, also where the reciprocal of the denominator, the quotient or both are denormal.
+
+    Denormal quotients may be rounded twice, which is a unit of the last place.
+    """
+    rng = np.random.default_rng(7)
+    sizes = np.concatenate([rng.integers(-126, 128, N), rng.integers(100, 128, N), rng.integers(-126, -90, N)])
+    x, y = (
+        (np.ldexp(rng.uniform(1, 2, 3 * N), rng.permutation(sizes)) * rng.choice([-1, 1], 3 * N)).astype(np.float32)
+        for _ in "xy"
+    )
+    x[:N] = 1
+    specials = np.array([(a, b) for a in FLOATS for b in FLOATS], np.uint32)
+    specials = np.resize(specials, (512, 2)).T.copy().view(np.float32)
+    x, y = np.concatenate([x, specials[0]]), np.concatenate([y, specials[1]])
+    steps = """v_div_scale_f32 v20, s[20:21], v10, v10, v8
+s_nop 1
+v_rcp_f32 v21, v20
+v_div_scale_f32 v22, vcc, v8, v10, v8
+s_nop 4
+v_fma_f32 v23, -v20, v21, 1.0
+v_fma_f32 v21, v23, v21, v21
+v_mul_f32 v23, v22, v21
+v_fma_f32 v24, -v20, v23, v22
+v_fma_f32 v23, v24, v21, v23
+v_fma_f32 v24, -v20, v23, v22
+v_div_fmas_f32 v25, v24, v21, v23
+s_nop 1"""
+    got = apply("v_div_fixup_f32 D, v25, B, A", 1, x.view(np.uint32), y.view(np.uint32), before=steps)[0]
+    with np.errstate(all="ignore"):
+        want = x / y
+    found, small = got.view(np.float32), np.abs(want) < 2.0**-126
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+    exact = ~small & ~np.isnan(want)
+    np.testing.assert_array_equal(found[exact], want[exact])
+    assert (np.abs(found[small].astype(float) - want[small]) <= 2.0**-149).all()
+
+
 def test_packed_floats_choose_words() -> None:
     a, b = np.stack([floats(1), floats(2)]), np.stack([floats(3), floats(4)])
     with np.errstate(all="ignore"):

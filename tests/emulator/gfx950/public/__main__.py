@@ -17,7 +17,7 @@ import torch
 from msa_ops.build import toolchain
 from tests.emulator.gfx950.public.cases import Case, all_cases
 from tests.emulator.gfx950.public.hip import Hip
-from tests.emulator.gfx950.public.host import stand_in_for_absent_packages
+from tests.emulator.gfx950.public.host import stand_in_for_absent_packages, take_plain_types
 from tests.emulator.gfx950.public.pytest_run import public_tests
 
 
@@ -29,6 +29,7 @@ def main() -> int:
         "--seed", type=_seed, action="append", help="of a random schedule, or 'fair', the default; may be given again"
     )
     parser.add_argument("--pytest", help="instead of cases: arguments of pytest, run on FlyDSL's own tests")
+    parser.add_argument("--mend", help="with --pytest: put in what the kernel of this case lacks")
     parser.add_argument("--bitcode", type=Path, help="folder of ROCm's device libraries (ocml.bc, ...), which some use")
     parser.add_argument("--keep", type=Path, help="folder for the code objects")
     parser.add_argument("--limit", type=float, default=2e9, help="wave instructions after which a launch is given up")
@@ -36,6 +37,8 @@ def main() -> int:
     if options.pytest:
         with tempfile.TemporaryDirectory() as work:
             _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
+            if options.mend is not None:
+                _mend(options.mend, Path(work))
             return public_tests(
                 options.flydsl.resolve(),
                 shlex.split(options.pytest),
@@ -55,10 +58,15 @@ def main() -> int:
     ((name, seed),) = runs
     with tempfile.TemporaryDirectory() as work:
         _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
-        for insert in cases[name].mend:
-            insert.apply(Path(work))
+        _mend(name, Path(work))
         hip = Hip(Path(work), keep=options.keep, max_instructions=int(options.limit))
         return not _run(cases[name], hip, seed)
+
+
+def _mend(name: str, folder: Path) -> None:
+    (case,) = (case for case in all_cases() if case.name == name)
+    for insert in case.mend:
+        insert.apply(folder)
 
 
 def _seed(text: str) -> int | None:
@@ -94,6 +102,7 @@ def _set_up(flydsl: Path, work: Path, bitcode: Path | None) -> None:
         FLYDSL_RUNTIME_CACHE_DIR=str(work / "cache"),  # some tests switch it on
     )
     stand_in_for_absent_packages()
+    take_plain_types()
     sys.path.insert(0, str(flydsl))
     tests.__path__.append(str(flydsl / "tests"))
 

@@ -127,3 +127,16 @@ def stand_in_for_absent_packages() -> None:
         pandas = types.ModuleType("pandas")
         pandas.set_option = lambda *_: None  # type: ignore[attr-defined]
         sys.modules["pandas"] = pandas
+
+
+def take_plain_types() -> None:
+    """FlyDSL 0.5.0 makes a value of the class that names a load's type; older sources name it by a class of nothing else."""
+    from flydsl.expr import typing
+
+    wrap = typing.as_dsl_value
+
+    def as_dsl_value(value: Any, exemplar: Any = None) -> Any:
+        plain = isinstance(exemplar, type) and exemplar.__bases__ == (object,) and exemplar.__init__ is object.__init__
+        return value if plain and hasattr(exemplar, "ir_type") else wrap(value, exemplar)
+
+    typing.as_dsl_value = as_dsl_value

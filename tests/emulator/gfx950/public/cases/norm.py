@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -48,6 +49,38 @@ def _rms_norm_quant(n: int, dtype: torch.dtype):
         kernels.build_rmsnorm_dynamicquant_module(n, NAMES[dtype])(x, weight, out, scale, rows)
         wanted = _norm(x, weight, 1e-5)
         return compare(out.double() * scale[:, None].double(), wanted, absolute=wanted.abs().max().item() / 127)
+
+    return run
+
+
+def _layer_norm_quant(rows: int, n: int, dtype: torch.dtype):
+    def run(_: Hip) -> str:
+        from kernels.norm import layernorm_kernel as kernels
+
+        x = torch.randn(rows, n).to(dtype)
+        weight, bias = torch.rand(n).to(dtype), torch.rand(n).to(dtype)
+        out, scale = torch.zeros(rows, n, dtype=torch.int8), torch.zeros(rows)
+        kernels.build_layernorm_dynamicquant_module(n, NAMES[dtype])(x, weight, bias, out, scale, rows)
+        centred = x.double() - x.double().mean(-1, keepdim=True)
+        wanted = _norm(centred, weight, 1e-5) + bias.double()
+        return compare(out.double() * scale[:, None].double(), wanted, absolute=wanted.abs().max().item() / 127)
+
+    return run
+
+
+def _quant(rows: int, n: int):
+    """A kernel that stands in FlyDSL's tests."""
+
+    def run(_: Hip) -> str:
+        os.environ["FLYDSL_RUN_QUANT"] = "1"
+        from tests.kernels.test_quant import build_quant_module
+
+        x = (torch.rand(rows, n) * 10 - 5).half()
+        out, scale = torch.zeros(rows, n, dtype=torch.int8), torch.zeros(rows)
+        launch, _ = build_quant_module(n)
+        launch(x, out, scale, rows)
+        compare(scale, x.double().abs().amax(-1) / 127, absolute=1e-6)
+        return compare(out.double() * scale[:, None].double(), x, absolute=scale.double()[:, None] * 1.001)
 
     return run
 
@@ -118,6 +151,7 @@ def _qk_norm_rope_quant(quant: bool, group: int | None, scale_dtype: str, weight
 
 # A second reduction writes where the result of the first is still being read.
 _NORM_BARRIER = (Insert("kernels.norm.rmsnorm_kernel", "f8d078dc3809", 844, "gpu.barrier()"),)
+_LAYER_BARRIER = (Insert("kernels.norm.layernorm_kernel", "c7af369cee6e", 877, "gpu.barrier()"),)
 _SOFTMAX_BARRIER = (Insert("kernels.norm.softmax_kernel", "b8d8e89c0775", 83, "gpu.barrier()"),)
 
 CASES = [
@@ -133,6 +167,22 @@ CASES = [
         alarm="race",
         mend=_NORM_BARRIER,
     ),
+    Case(
+        "layernorm_quant",
+        "to int8, 4 rows of 2048",
+        _layer_norm_quant(4, 2048, torch.bfloat16),
+        alarm="race",
+        mend=_LAYER_BARRIER,
+    ),
+    Case(
+        "layernorm_quant_odd",
+        "to int8, 3 rows of 200",
+        _layer_norm_quant(3, 200, torch.float32),
+        alarm="race",
+        mend=_LAYER_BARRIER,
+    ),
+    Case("quant", "to int8, 4 rows of 4096", _quant(4, 4096)),
+    Case("quant_odd", "to int8, 3 rows of 1000", _quant(3, 1000), alarm="out of bounds"),
     Case("softmax", "4 rows of 2000", _softmax, alarm="race", mend=_SOFTMAX_BARRIER),
     Case("qk_norm_rope", "bf16 results", _qk_norm_rope_quant(False, None, "fp32", False)),
     Case("qk_norm_rope_quant", "FP8, a scale a row", _qk_norm_rope_quant(True, None, "fp32", True)),
