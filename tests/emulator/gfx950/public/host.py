@@ -130,7 +130,7 @@ def stand_in_for_absent_packages() -> None:
 
 
 def take_plain_types() -> None:
-    """FlyDSL 0.5.0 makes a value of the class that names a load's type; older sources name it by a class of nothing else."""
+    """FlyDSL 0.5.0 makes a value of the class that names a load's type; older sources name a class of no values."""
     from flydsl.expr import typing
 
     wrap = typing.as_dsl_value
