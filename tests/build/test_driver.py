@@ -41,6 +41,27 @@ def test_sources_hold_the_kernel_its_configurations_and_the_shared_atoms(unit: U
     assert {f"{unit.family.op}/{kernel}.py", f"{unit.family.op}/{kernel}_configs.py", "common/scalar.py"} <= names
 
 
+def test_sources_hold_what_is_imported_of_other_ops(unit: Unit) -> None:
+    """A change there must not find an object of before in the cache."""
+    names = {f"{source.parent.name}/{source.name}" for source in driver.sources(unit)}
+    assert not any(name.startswith("sparse_attention/") for name in names)
+    chosen = next(u for u in units(["sm_90a"]) if u.name == "sparse_attention__chosen_nvfp4__sm_90a")
+    names = {f"{source.parent.name}/{source.name}" for source in driver.sources(chosen)}
+    assert "tiled_attention/sm90_chosen.py" in names and "sparse_attention/combine.py" in names
+    assert "sparse_attention/sm90.py" not in names
+
+
+def test_tensor_memory_is_counted_and_bounded(tmp_path: Path) -> None:
+    metadata: dict[str, object] = {"name": "kernel"}
+    for columns in (512, 1024):
+        (tmp_path / "kernel.ptx").write_text(f"tcgen05.alloc.cta_group::1.sync.aligned.b32 [%r1], {columns};")
+        problem = cute_kernels.complete(metadata, tmp_path)
+        assert metadata["tensor_memory_columns"] == columns
+        assert problem == (None if columns == 512 else "1024 columns of tensor memory; a multiprocessor has 512")
+    (tmp_path / "kernel.ptx").write_text("tcgen05.alloc.cta_group::1.sync.aligned.b32 [%r1], %r2;")
+    assert "no constant" in str(cute_kernels.complete(metadata, tmp_path))
+
+
 @pytest.mark.parametrize(
     ("used", "dynamic", "said"),
     [

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from msa_ops.build import resources, toolchain
+from msa_ops.build import resources, tensor_memory, toolchain
 from msa_ops.build.unit import Unit
 from msa_ops.registry import platform as platforms
 
@@ -39,6 +39,17 @@ def describe(unit: Unit, work: Path) -> dict[str, Any]:
         "dsl": toolchain.dsl_version(),
         **asdict(used),
     }
+
+
+def complete(metadata: dict[str, Any], folder: Path) -> str | None:
+    """Adds what the cache does not hold, from the kernel's files in `folder`; the reason why it must not be built."""
+    try:
+        columns = tensor_memory.columns((folder / f"{metadata['name']}.ptx").read_text())
+    except ValueError as error:
+        return str(error)
+    metadata["tensor_memory_columns"] = columns
+    most = tensor_memory.COLUMNS
+    return f"{columns} columns of tensor memory; a multiprocessor has {most}" if columns > most else None
 
 
 def over_budget(used: resources.Resources, dynamic_shared_memory: int, arch: str) -> str | None:

@@ -6,6 +6,8 @@ chip has, or if its disassembly is empty.
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
 import importlib.util
 import json
@@ -92,16 +94,43 @@ def cache_key(unit: Unit) -> str:
 
 
 def sources(unit: Unit) -> list[Path]:
-    """The op's folder, the shared atoms, and the modules of this package that compile and inspect."""
+    """The op's folder and what it imports of other ops', the shared atoms, and the modules that compile and inspect."""
     spec = importlib.util.find_spec(unit.family.module)
     assert spec is not None and spec.origin is not None
     op_folder = Path(spec.origin).parent
     here = Path(__file__).parent
+    own, shared = sorted(op_folder.glob("*.py")), sorted((op_folder.parent / "common").glob("*.py"))
     return [
-        *sorted(op_folder.glob("*.py")),
-        *sorted((op_folder.parent / "common").glob("*.py")),
+        *own,
+        *_imported_of_others(op_folder.parent, {*own, *shared}),
+        *shared,
         *(here / name for name in LANGUAGES[unit.family.language].SOURCES),
     ]
+
+
+def _imported_of_others(root: Path, known: set[Path]) -> list[Path]:
+    """Kernel modules in folders of `root` that the known ones import, and what those import."""
+    found: set[Path] = set()
+    left = list(known)
+    while left:
+        for parts in _imports(left.pop()):
+            path = root.joinpath(*parts).with_suffix(".py")
+            if path not in known | found and path.is_file():
+                found.add(path)
+                left.append(path)
+    return sorted(found)
+
+
+@functools.cache
+def _imports(source: Path) -> tuple[tuple[str, ...], ...]:
+    """Names behind msa_ops.cute or msa_ops.flydsl that a file imports: modules, or things inside of modules."""
+    names = []
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(tuple(name.split(".")[2:]) for name in names if name.startswith(("msa_ops.cute.", "msa_ops.flydsl.")))
 
 
 def source_hash(unit: Unit) -> str:
@@ -127,7 +156,8 @@ def _compile(unit: Unit, folder: Path, cache: Path) -> dict[str, Any] | str:
     for kind in LANGUAGES[unit.family.language].KINDS:
         shutil.copy2(entry / f"{unit.name}.{kind}", target / f"{unit.name}.{kind}")
     metadata: dict[str, Any] = json.loads((target / f"{unit.name}.json").read_text())
-    return metadata
+    problem = LANGUAGES[unit.family.language].complete(metadata, target)
+    return f"{unit.name}: {problem}" if problem else metadata
 
 
 def _sealed(work: Path) -> Path:
