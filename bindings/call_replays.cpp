@@ -186,17 +186,24 @@ bool CallReplays::launch(const Call& call, std::vector<SignatureReader::Span>& s
   const std::uintptr_t stream = reader_.current_stream(call.device);
   // The driver may wait for room in its queue, and what frees it may need the interpreter.
   const ReleasedInterpreter released;
-  const KernelLauncher launcher(call.device, stream);
-  for (const ReplayedLaunch& one : call.launches) {
+  const auto prepared = [&spans](const ReplayedLaunch& one) {
     LaunchValues values(one.values);
     for (const auto& address : one.addresses) {
       values[address.place] = static_cast<std::int64_t>(spans[address.tensor].begin) + address.offset;
     }
-    if (one.position == ReplayedLaunch::kClear) {
-      launcher.clear(static_cast<std::uint64_t>(values[0]), static_cast<std::size_t>(values[1]));
-    } else {
-      launcher.launch(one.position, values);
-    }
+    return values;
+  };
+  if (call.graphs != nullptr) {
+    std::vector<Launch> launches;
+    launches.reserve(call.launches.size());
+    for (const ReplayedLaunch& one : call.launches) launches.push_back({one.position, prepared(one)});
+    call.graphs->launch(call.device, stream, launches);
+    return true;
+  }
+  const KernelLauncher launcher(call.device, stream);
+  for (const ReplayedLaunch& one : call.launches) {
+    LaunchValues values = prepared(one);
+    launcher.launch(one.position, values);
   }
   return true;
 }
@@ -228,7 +235,7 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
   if (spans.size() != tensors.size()) return false;
   const std::int64_t workspace_bytes =
       made_workspace.is_none() ? 0 : static_cast<std::int64_t>(spans.back().end - spans.back().begin);
-  Call call{device, {}, workspace_bytes, std::move(make)};
+  Call call{device, {}, workspace_bytes, std::move(make), nullptr};
   for (const py::handle launch : launches) {
     const auto pair = launch.cast<py::tuple>();
     ReplayedLaunch one{pair[0].cast<int>(), {}, {}};
@@ -252,9 +259,9 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
       }
       one.values.push_back(number);
     }
-    if (one.position == ReplayedLaunch::kClear && one.values.size() != 2) return false;
     call.launches.push_back(std::move(one));
   }
+  if (call.launches.size() >= LaunchGraphs::kLeastLaunches) call.graphs = std::make_unique<LaunchGraphs>();
   if (generation != generation_ || calls_.size() >= kMostCalls) forget();
   generation_ = generation;
   calls_.insert_or_assign(std::move(reading.bytes), std::make_shared<const Call>(std::move(call)));

@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "call_signature.hpp"
+#include "launch_graph.hpp"
 
 namespace msa_ops {
 
-// One kernel launch, or memory that is zeroed (address, number of bytes); `addresses` says which of the values are addresses, of which tensor of the call, and how far behind
+// One launch, as KernelLauncher takes it; `addresses` says which of the values are addresses, of which tensor of the call, and how far behind
 // its first element.
 struct ReplayedLaunch {
   struct Address {
@@ -25,8 +26,7 @@ struct ReplayedLaunch {
     std::size_t tensor;
     std::int64_t offset;
   };
-  static constexpr int kClear = -1;
-  int position;  // of the kernel, or kClear
+  int position;
   std::vector<std::int64_t> values;
   std::vector<Address> addresses;
 };
@@ -72,6 +72,7 @@ class CallReplays {
     std::vector<ReplayedLaunch> launches;
     std::int64_t workspace_bytes;  // 0 if the call makes no workspace
     pybind11::object make;
+    std::unique_ptr<LaunchGraphs> graphs;  // of many launches
   };
   // What is read of a call. Threads keep theirs, so that reading allocates nothing.
   struct Reading {

@@ -14,8 +14,8 @@ constexpr int kCuda = 2;
 constexpr int kRocm = 10;
 
 // Codes of dtypes.
-constexpr int kInt = 0;
 constexpr int kUnsigned = 1;
+constexpr int kFloat = 2;  // bf16 and narrower formats have codes of their own
 
 template <typename Value>
 void add(std::string& bytes, const Value& value) {
@@ -122,8 +122,8 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
       return false;
     }
     // A negated view shows other values than its memory holds; DLPack passes over that. torch makes them of imaginary
-    // parts, which are no integers.
-    if (tensor.dtype.code != kInt && tensor.dtype.code != kUnsigned) {
+    // parts, which are fp16, fp32 or fp64.
+    if (tensor.dtype.code == kFloat) {
       const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), object));
       if (!negated) throw py::error_already_set();
       if (negated.ptr() == Py_True) return false;

@@ -99,14 +99,16 @@ LaunchValues::LaunchValues(const std::vector<std::int64_t>& values) : size_(valu
   std::copy(values.begin(), values.end(), values_.begin());
 }
 
-KernelLauncher::KernelLauncher(int device, std::uintptr_t stream)
+KernelLauncher::KernelLauncher(int device, std::uintptr_t stream, StreamRuntime* through)
     : device_(device),
       stream_(stream),
       driver_(DriverRuntime::instance()),
+      runtime_(through != nullptr ? *through : driver_),
       device_scope_(driver_, device),
-      runtime_scope_(driver_) {}
+      runtime_scope_(runtime_) {}
 
 void KernelLauncher::launch(int position, LaunchValues& values) const {
+  if (position == kClear) return clear(values);
   const CompiledKernel& kernel = at(position);
   LoadState& state = load_state(position);
   auto& loaded = state.on_device[device_];
@@ -117,14 +119,17 @@ void KernelLauncher::launch(int position, LaunchValues& values) const {
       loaded.store(true, std::memory_order_release);
     }
   }
-  run(kernel, driver_, stream_, values);
+  run(kernel, runtime_, stream_, values);
 }
 
-void KernelLauncher::clear(std::uint64_t address, std::size_t num_bytes) const {
-  const int status = driver_.clear(address, num_bytes, reinterpret_cast<void*>(stream_));
+void KernelLauncher::clear(const LaunchValues& values) const {
+  if (values.size() != 2) throw std::invalid_argument("memory is cleared by an address and a number of bytes");
+  const auto num_bytes = static_cast<std::size_t>(values[1]);
+  const int status =
+      runtime_.clear(static_cast<std::uint64_t>(values[0]), num_bytes, reinterpret_cast<void*>(stream_));
   if (status != 0) {
     throw std::runtime_error("clearing " + std::to_string(num_bytes) + " bytes of a workspace failed: " +
-                             driver_.describe(status));
+                             runtime_.describe(status));
   }
 }
 

@@ -1,6 +1,7 @@
 // The kernels that were linked into this module: a table, lazy loading, and launching by position.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -33,28 +34,36 @@ class LaunchValues {
   static constexpr std::size_t kMost = 48;
   explicit LaunchValues(const std::vector<std::int64_t>& values);
   std::int64_t& operator[](std::size_t place) { return values_[place]; }
+  const std::int64_t& operator[](std::size_t place) const { return values_[place]; }
   std::size_t size() const { return size_; }
+  bool operator==(const LaunchValues& other) const {
+    return std::equal(values_.begin(), values_.begin() + size_, other.values_.begin(), other.values_.begin() + other.size_);
+  }
 
  private:
   std::array<std::int64_t, kMost> values_;
   std::size_t size_;
 };
 
+// In place of a kernel's position: memory that is zeroed. Its arguments are an address and a number of bytes.
+constexpr int kClear = -1;
+
 // Launches kernels of the table on a stream of a CUDA device, which is current in this thread meanwhile.
 class KernelLauncher {
  public:
-  // Throws std::runtime_error if there is no driver or device.
-  KernelLauncher(int device, std::uintptr_t stream);
+  // Throws std::runtime_error if there is no driver or device. through: takes the launches in place of the driver.
+  KernelLauncher(int device, std::uintptr_t stream, StreamRuntime* through = nullptr);
   // Runs the kernel's host launcher, and loads the kernel at its first launch on the device. Throws std::runtime_error
-  // naming kernel and cause. The generated code reads the values where they are.
+  // naming kernel and cause. The generated code reads the values where they are. position: of a kernel, or kClear.
   void launch(int position, LaunchValues& values) const;
-  // Zeros memory, in the order of launches. Throws std::runtime_error.
-  void clear(std::uint64_t address, std::size_t num_bytes) const;
 
  private:
+  void clear(const LaunchValues& values) const;
+
   int device_;
   std::uintptr_t stream_;
   DriverRuntime& driver_;
+  StreamRuntime& runtime_;
   DriverRuntime::DeviceScope device_scope_;
   RuntimeScope runtime_scope_;
 };

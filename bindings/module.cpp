@@ -10,6 +10,7 @@
 #include "object_bindings.hpp"
 #include "op_entry.hpp"
 #include "session_bindings.hpp"
+#include "torch_state.hpp"
 
 namespace py = pybind11;
 
@@ -60,12 +61,13 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "clear_memory",
       [](int device, std::uintptr_t stream, std::uint64_t address, std::size_t num_bytes) {
+        msa_ops::LaunchValues values({static_cast<std::int64_t>(address), static_cast<std::int64_t>(num_bytes)});
         const py::gil_scoped_release release;
-        msa_ops::KernelLauncher(device, stream).clear(address, num_bytes);
+        msa_ops::KernelLauncher(device, stream).launch(msa_ops::kClear, values);
       },
       py::arg("device"), py::arg("stream"), py::arg("address"), py::arg("num_bytes"),
       "Zeros memory of a CUDA device in the order of a stream; RuntimeError names the cause.");
-  m.attr("CLEAR") = msa_ops::ReplayedLaunch::kClear;
+  m.attr("CLEAR") = msa_ops::kClear;
   m.def("record_launch", &msa_ops::record_launch, py::arg("position"), py::arg("arguments"),
         "What the kernel's host launcher would launch for these arguments; needs no device.");
 
@@ -82,8 +84,14 @@ PYBIND11_MODULE(_C, m) {
       .def("remember", &msa_ops::CallReplays::remember, "Keeps the launches of a call; False if that is not possible.")
       .def("__len__", &msa_ops::CallReplays::size);
 
-  m.def("op_entry", &msa_ops::op_entry, py::arg("replays"), py::arg("long_way"), py::arg("obstacles"),
-        py::arg("context"), py::arg("registry"), py::arg("grad_enabled"),
+  py::class_<msa_ops::TorchState, std::shared_ptr<msa_ops::TorchState>>(m, "TorchState")
+      .def(py::init<py::list, py::object>(), py::arg("obstacles"), py::arg("grad_enabled"))
+      .def_static("without_python", &msa_ops::TorchState::without_python,
+                  "The same asked of torch's libraries; None if they lack a function.")
+      .def("is_plain", &msa_ops::TorchState::is_plain, "Whether calls of ops may go straight to the registry.")
+      .def("grad_enabled", &msa_ops::TorchState::grad_enabled);
+  m.def("op_entry", &msa_ops::op_entry, py::arg("replays"), py::arg("long_way"), py::arg("context"),
+        py::arg("registry"), py::arg("state"),
         "A callable that launches calls made before, and gives others to `long_way`.");
 
   msa_ops::add_emulator(m);

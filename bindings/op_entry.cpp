@@ -5,7 +5,6 @@
 #include <new>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 namespace py = pybind11;
 
@@ -18,21 +17,11 @@ struct Entry {
   py::object replays_object;
   CallReplays& replays;
   py::object long_way;
-  std::vector<py::object> obstacles;
   py::object context;
   py::object registry;
   py::str generation;
-  py::object grad_enabled;
+  std::shared_ptr<TorchState> state;
 };
-
-// Whether a callable's answer is true; throws what it raises.
-bool says_yes(const py::object& question) {
-  const py::object answer = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(question.ptr()));
-  if (!answer) throw py::error_already_set();
-  const int yes = PyObject_IsTrue(answer.ptr());
-  if (yes < 0) throw py::error_already_set();
-  return yes != 0;
-}
 
 bool is_barred(const Entry& entry, const CallValues& values) {
   // The environment may ask for a backend at any time.
@@ -45,10 +34,7 @@ bool is_barred(const Entry& entry, const CallValues& values) {
     if (wishes < 0) throw py::error_already_set();
     if (wishes) return true;
   }
-  for (const py::object& obstacle : entry.obstacles) {
-    if (says_yes(obstacle)) return true;
-  }
-  return false;
+  return !entry.state->is_plain();
 }
 
 // Null without an exception if the long way is to be taken.
@@ -61,7 +47,7 @@ PyObject* short_way(const Entry& entry, PyObject* const* args, std::size_t num_a
   if (!generation) throw py::error_already_set();
   const long long number = PyLong_AsLongLong(generation.ptr());
   if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-  return entry.replays.run(values, says_yes(entry.grad_enabled), number);
+  return entry.replays.run(values, entry.state->grad_enabled(), number);
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
@@ -92,12 +78,11 @@ PyMethodDef kMethod = {"op_entry", reinterpret_cast<PyCFunction>(reinterpret_cas
 
 }  // namespace
 
-py::object op_entry(py::object replays, py::object long_way, const py::list& obstacles, py::object context,
-                    py::object registry, py::object grad_enabled) {
-  auto entry = std::make_unique<Entry>(Entry{replays, replays.cast<CallReplays&>(), std::move(long_way), {},
+py::object op_entry(py::object replays, py::object long_way, py::object context, py::object registry,
+                    std::shared_ptr<TorchState> state) {
+  auto entry = std::make_unique<Entry>(Entry{replays, replays.cast<CallReplays&>(), std::move(long_way),
                                              std::move(context), std::move(registry), py::str("generation"),
-                                             std::move(grad_enabled)});
-  for (const py::handle each : obstacles) entry->obstacles.push_back(py::reinterpret_borrow<py::object>(each));
+                                             std::move(state)});
   const py::capsule self(entry.get(), kCapsuleName, [](PyObject* capsule) {
     delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsuleName));
   });

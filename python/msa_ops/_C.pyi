@@ -56,13 +56,19 @@ class CallReplays:
 class _Registry(Protocol):
     generation: int
 
+class TorchState:
+    def __init__(self, obstacles: list[Callable[[], object]], grad_enabled: Callable[[], bool]) -> None: ...
+    @staticmethod
+    def without_python() -> TorchState | None: ...
+    def is_plain(self) -> bool: ...
+    def grad_enabled(self) -> bool: ...
+
 def op_entry(
     replays: CallReplays,
     long_way: Callable[..., Any],
-    obstacles: list[Callable[[], object]],
     context: ContextVar[Any],
     registry: _Registry,
-    grad_enabled: Callable[[], bool],
+    state: TorchState,
 ) -> Callable[..., Any]: ...
 
 class SignatureReader:

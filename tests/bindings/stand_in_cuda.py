@@ -55,21 +55,113 @@ int cuLibraryGetKernel(void** k, void* l, const char* name) {
 }
 int cuKernelGetAttribute(int* v, int a, void* k, int d) { *v = 0; return 0; }
 int cuKernelSetAttribute(int a, int v, void* k, int d) { return fails("cuKernelSetAttribute"); }
-int cuMemsetD8Async(uint64_t at, unsigned char value, size_t n, void* stream) {
-  say("clear %zu with %u stream %ld\n", n, value, (long)stream); memset((void*)at, value, n);
-  return fails("cuMemsetD8Async");
-}
 static int (*held)(void);  /* asked at each launch: whether this thread holds Python's interpreter */
 void ask_at_launches(int (*question)(void)) { held = question; }
 static int parameters = 0;  /* of 8 bytes each, that a launch writes down */
 void show_parameters(int n) { parameters = n; }
-int cuLaunchKernelEx(const Config* c, void* k, void** p, void** e) {
+
+/* A launch or a clearing: done at once, or kept as a node of the graph that its stream is captured into. */
+typedef struct Node {
+  struct Node* next; const char* kernel; unsigned grid[3], block; long values[48]; uint64_t address; size_t bytes;
+} Node;
+typedef struct { Node* first; Node* last; } Graph;
+static struct { long stream; Graph* graph; } capturing[64];
+static Graph* captured_of(void* stream) {
+  for (int i = 0; i < 64; ++i) if (capturing[i].graph && capturing[i].stream == (long)stream) return capturing[i].graph;
+  return 0;
+}
+static void do_node(const Node* node, void* stream) {
   char text[4096]; int n = 0;
-  n += sprintf(text, "launch %s grid %u %u %u block %u stream %ld context %ld", strstr((char*)k, "cute") ? "cute" : "?",
-               c->grid[0], c->grid[1], c->grid[2], c->block[0], (long)c->stream, (long)current);
+  if (!node->kernel) {
+    say("clear %zu with 0 stream %ld\n", node->bytes, (long)stream); memset((void*)node->address, 0, node->bytes);
+    return;
+  }
+  n += sprintf(text, "launch %s grid %u %u %u block %u stream %ld context %ld",
+               strstr(node->kernel, "cute") ? "cute" : "?", node->grid[0], node->grid[1], node->grid[2], node->block,
+               (long)stream, (long)current);
   if (held) n += sprintf(text + n, " held %d", held());
-  for (int i = 0; i < parameters; ++i) n += sprintf(text + n, " %lx", *(long*)p[i]);
-  say("%s\n", text); return fails("cuLaunchKernelEx");
+  for (int i = 0; i < parameters; ++i) n += sprintf(text + n, " %lx", node->values[i]);
+  say("%s\n", text);
+}
+static int take(Node node, void* stream) {
+  Graph* graph = captured_of(stream);
+  if (!graph) { do_node(&node, stream); return 0; }
+  Node* kept = malloc(sizeof node); *kept = node; kept->next = 0;
+  if (graph->last) graph->last->next = kept; else graph->first = kept;
+  graph->last = kept; return 0;
+}
+int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream) {
+  Node node = {0}; node.address = at; node.bytes = bytes;
+  if (value) abort();
+  int status = take(node, stream); return status ? status : fails("cuMemsetD8Async");
+}
+static void arguments(Node* node, void** p) { for (int i = 0; i < parameters; ++i) node->values[i] = *(long*)p[i]; }
+int cuLaunchKernelEx(const Config* c, void* k, void** p, void** e) {
+  Node node = {0, k, {c->grid[0], c->grid[1], c->grid[2]}, c->block[0]};
+  arguments(&node, p);
+  int status = take(node, c->stream); return status ? status : fails("cuLaunchKernelEx");
+}
+static long streams = 1000;
+int cuStreamCreate(void** s, unsigned flags) {
+  *s = (void*)__sync_add_and_fetch(&streams, 1); return fails("cuStreamCreate");
+}
+int cuStreamDestroy_v2(void* s) { return 0; }
+int cuStreamIsCapturing(void* s, int* status) { *status = getenv("CAPTURING") || captured_of(s); return 0; }
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static __thread int now = 0; int old = now; now = *mode; *mode = old; say("mode %d\n", now); return 0;
+}
+int cuStreamBeginCapture_v2(void* s, int mode) {
+  for (int i = 0; i < 64; ++i) if (__sync_bool_compare_and_swap(&capturing[i].graph, 0, calloc(1, sizeof(Graph)))) {
+    capturing[i].stream = (long)s; say("capture\n"); return fails("cuStreamBeginCapture_v2");
+  }
+  abort();
+}
+int cuStreamGetCaptureInfo_v3(void* s, int* status, void* id, void** graph, void*** nodes, void** edges, size_t* n) {
+  Graph* of = captured_of(s); if (!of) return 1;
+  *status = 1; *nodes = (void**)&of->last; *n = of->last ? 1 : 0; return fails("cuStreamGetCaptureInfo_v3");
+}
+int cuStreamEndCapture(void* s, void** graph) {
+  for (int i = 0; i < 64; ++i) if (capturing[i].graph && capturing[i].stream == (long)s) {
+    *graph = capturing[i].graph; capturing[i].graph = 0; return fails("cuStreamEndCapture");
+  }
+  return 1;
+}
+/* An executable graph: copies of the nodes, each with the node that it is a copy of. */
+typedef struct { Node copy; Node* of; } Step;
+typedef struct { int count; Step steps[64]; } Executable;
+int cuGraphInstantiateWithFlags(void** e, Graph* graph, unsigned long long flags) {
+  Executable* made = calloc(1, sizeof *made);
+  for (Node* node = graph->first; node; node = node->next) {
+    made->steps[made->count].copy = *node; made->steps[made->count++].of = node;
+  }
+  *e = made; say("instantiate %d\n", made->count); return fails("cuGraphInstantiateWithFlags");
+}
+int cuGraphDestroy(Graph* graph) {
+  for (Node* node = graph->first; node;) { Node* next = node->next; free(node); node = next; }
+  free(graph); say("destroy graph\n"); return 0;
+}
+int cuGraphExecDestroy(Executable* e) { free(e); say("destroy executable\n"); return 0; }
+static Node* step_of(Executable* e, Node* node) {
+  for (int i = 0; i < e->count; ++i) if (e->steps[i].of == node) return &e->steps[i].copy;
+  abort();
+}
+typedef struct { void* function; unsigned grid[3], block[3], shared; void **parameters, **extra, *kernel, *context; }
+    KernelNode;
+int cuGraphExecKernelNodeSetParams_v2(Executable* e, Node* node, const KernelNode* set) {
+  Node* step = step_of(e, node); if (!step->kernel || set->function) return 1;
+  step->kernel = set->kernel; arguments(step, set->parameters); say("set kernel\n");
+  return fails("cuGraphExecKernelNodeSetParams_v2");
+}
+typedef struct { uint64_t address; size_t pitch; unsigned value, element; size_t width, height; } ClearNode;
+int cuGraphExecMemsetNodeSetParams(Executable* e, Node* node, const ClearNode* set, void* context) {
+  Node* step = step_of(e, node); if (step->kernel || set->value || set->element != 1 || set->height != 1) return 1;
+  step->address = set->address; step->bytes = set->width; say("set clear context %ld\n", (long)context); return 0;
+}
+int cuGraphLaunch(Executable* e, void* stream) {
+  if (fails("cuGraphLaunch")) return 719;
+  say("graph of %d\n", e->count);
+  for (int i = 0; i < e->count; ++i) do_node(&e->steps[i].copy, stream);
+  return 0;
 }
 int cuTensorMapEncodeTiled() { return 0; }
 

@@ -44,7 +44,8 @@ def entry(
 ) -> Callable[..., Any]:
     """As an op's public function has it; the long way answers `LONG_WAY`."""
     registry = SimpleNamespace(generation=generation)
-    return _C.op_entry(calls, lambda *_, **__: LONG_WAY, obstacles or [], CONTEXT, registry, lambda: grad)
+    state = _C.TorchState(obstacles or [], lambda: grad)
+    return _C.op_entry(calls, lambda *_, **__: LONG_WAY, CONTEXT, registry, state)
 
 
 def launches_of(*values: Any) -> list[tuple[int, tuple[int, ...]]]:
@@ -218,7 +219,11 @@ def test_what_an_obstacle_raises_arrives() -> None:
 def test_the_long_way_gets_the_call_as_it_is() -> None:
     seen = []
     call = _C.op_entry(
-        replays(), lambda *args, **kwargs: seen.append((args, kwargs)), [], CONTEXT, SimpleNamespace(generation=1), bool
+        replays(),
+        lambda *args, **kwargs: seen.append((args, kwargs)),
+        CONTEXT,
+        SimpleNamespace(generation=1),
+        _C.TorchState([], bool),
     )
     x = torch.zeros(4)
     call(x, 1, scale=2.0, out=None, other="z")

@@ -166,7 +166,8 @@ from types import SimpleNamespace
 from msa_ops.launch_arguments import note, pointer, record
 calls = _C.CallReplays(READER, ["x", "codes", "scales"], ["codes", "scales"], 128)
 context, registry = contextvars.ContextVar("wishes", default=()), SimpleNamespace(generation=0)
-call = _C.op_entry(calls, lambda *_: "long way", [], context, registry, lambda: False)
+state = _C.TorchState([], lambda: False)
+call = _C.op_entry(calls, lambda *_: "long way", context, registry, state)
 def tensors(rows=4):
     pool = torch.zeros(3 * 128 * rows + 128, dtype=torch.uint8)
     at = -pool.data_ptr() % 128
@@ -225,6 +226,7 @@ def test_a_workspace_lives_as_long_as_the_launches(tmp_path: Path) -> None:
             except RuntimeError as error:
                 say("caught", error)
         """,
+        CAPTURING="1",  # one by one
     )
     steps = [line.split()[0] for line in found if line.split()[0] in {"allocate", "clear", "launch", "free", "then"}]
     whole = ["allocate", "clear", "launch", "free", "then"]
@@ -289,3 +291,131 @@ def test_threads_replay_on_their_own_tensors(tmp_path: Path) -> None:
     launches = sorted(line.split(" context 100 ")[1] for line in found if line.startswith("launch"))
     assert launches == sorted(line.removeprefix("expect ") for line in found if line.startswith("expect"))
     assert len(launches) == 200
+
+
+MANY = """
+def many(x, codes, scales, scratch):
+    note(_C.CLEAR, (pointer(scratch), 256))
+    for place in range(3):
+        note(position, (pointer(x), pointer(codes) + 16 * place, pointer(scratch) + 512, 0, 0x3F800000, 64))
+assert remember(many, workspace=1024)
+stand_in.show_parameters(3)
+def checked_call(*own):
+    x, codes, scales = own
+    assert call(*own) is None
+    lines(x.data_ptr(), codes.data_ptr(), codes.data_ptr() + 16, codes.data_ptr() + 32)
+"""
+
+
+def launched(found: list[str]) -> list[list[str]]:
+    """For each call x and the three places in codes, as kernels were given them."""
+    values = [line.split(" context 100 ")[1].split() for line in found if line.startswith("launch")]
+    return [[three[0][0], *(one[1] for one in three)] for three in zip(*[iter(values)] * 3, strict=True)]
+
+
+def expected(found: list[str]) -> list[list[str]]:
+    return [line.split()[1:] for line in found if line.startswith("expect")]
+
+
+def test_many_launches_are_one_graph_whose_nodes_are_set(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        MANY
+        + """
+own, other = tensors(), tensors()
+for each in (own, own, other, own):
+    checked_call(*each)
+stand_in.set_stream(17)
+checked_call(*own)
+""",
+    )
+    assert launched(found) == expected(found)
+    assert [line.split()[-1] for line in found if line.startswith("clear")] == ["16"] * 4 + ["17"]
+    assert found.count("graph of 4") == 5
+    assert found.count("instantiate 4") == found.count("capture") == 2, "one for each stream"
+    assert 6 <= found.count("set kernel") <= 12, "arguments that stay are not set again, but for a workspace elsewhere"
+    assert "destroy executable" not in found
+    assert [line for line in found if line.startswith("mode")] == ["mode 2", "mode 0"] * 2
+
+
+def test_graphs_are_destroyed_with_the_calls(tmp_path: Path) -> None:
+    found = replay(tmp_path, MANY + "checked_call(*tensors())\nregistry.generation = 1\nsay('then', call(*tensors()))")
+    assert found[-3:] == ["destroy executable", "destroy graph", "then long way"]
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        "cuStreamCreate",
+        "cuStreamBeginCapture_v2",
+        "cuStreamGetCaptureInfo_v3",
+        "cuStreamEndCapture",
+        "cuGraphInstantiateWithFlags",
+    ],
+)
+def test_what_cannot_be_a_graph_is_launched_one_by_one(tmp_path: Path, fail: str) -> None:
+    found = replay(
+        tmp_path,
+        MANY
+        + f"""
+own = tensors()
+os.environ["FAIL"] = "{fail}"
+checked_call(*own)
+os.environ["FAIL"] = ""
+checked_call(*own)
+""",
+    )
+    assert launched(found) == expected(found)
+    assert "graph of 4" not in found and found.count("capture") <= 1, "not tried again"
+    assert [line.split()[-1] for line in found if line.startswith("clear")] == ["16"] * 2
+
+
+def test_a_captured_stream_gets_the_kernels_themselves(tmp_path: Path) -> None:
+    found = replay(tmp_path, MANY + "checked_call(*tensors())", CAPTURING="1")
+    assert launched(found) == expected(found)
+    assert "graph of 4" not in found and "capture" not in found
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        ("cuGraphLaunch", "launching a graph failed: CUDA_ERROR_LAUNCH_FAILED"),
+        ("cuGraphExecKernelNodeSetParams_v2", f"kernel {KERNEL}: its launch failed: CUDA_ERROR_LAUNCH_FAILED"),
+    ],
+)
+def test_a_refused_graph_is_an_error_and_made_anew(tmp_path: Path, fail: str, said: str) -> None:
+    found = replay(
+        tmp_path,
+        MANY
+        + f"""
+own = tensors()
+checked_call(*own)
+os.environ["FAIL"] = "{fail}"
+try:
+    call(*tensors())
+except RuntimeError as error:
+    say("caught", error)
+os.environ["FAIL"] = ""
+checked_call(*own)
+""",
+    )
+    assert launched(found) == expected(found)
+    assert any(said in line for line in found if line.startswith("caught"))
+    assert found.count("instantiate 4") == 2 and found.count("destroy executable") == 1
+
+
+def test_threads_share_a_graph_in_turn(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        MANY
+        + """
+def work():
+    for _ in range(30):
+        checked_call(*tensors())
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+""",
+    )
+    assert sorted(launched(found)) == sorted(expected(found))
+    assert found.count("instantiate 4") == 1 and found.count("graph of 4") == 120

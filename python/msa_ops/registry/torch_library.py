@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from msa_ops import _C
 from msa_ops.launch_arguments import Launch
@@ -31,6 +32,8 @@ _OBSTACLES = [
     torch._C._autograd._profiler_enabled,
 ]
 """Give something true while calls of ops are not plain: modes, transforms, tracing, the profiler."""
+
+STATE = _C.TorchState.without_python() or _C.TorchState(_OBSTACLES, torch.is_grad_enabled)
 
 
 def _maker(results: tuple[Tensor, ...]) -> Callable[[], tuple[Tensor, ...]]:
@@ -69,20 +72,18 @@ class Op:
         self._kinds = tuple((name, _KINDS[str(arguments[name].real_type)]) for name in dispatcher.values)
         names = list(spec.args.__dataclass_fields__)
         self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT)
-        self._eager = _C.op_entry(
-            self.replays, self.__call__, _OBSTACLES, overrides.context_variable(), STORE, torch.is_grad_enabled
-        )
+        self._eager = _C.op_entry(self.replays, self.__call__, overrides.context_variable(), STORE, STATE)
 
     @property
     def call(self) -> Callable[..., Any]:
         """What the op's public function calls; torch.compile can look inside `__call__` alone."""
-        return self if torch.compiler.is_dynamo_compiling() else self._eager
+        return self if is_dynamo_compiling() else self._eager
 
     def __call__(
         self, *args: Any, out: Tensor | tuple[Tensor, ...] | None = None, backend: str | None = None, **kwargs: Any
     ) -> Any:
         """The long way, which takes every call."""
-        if not torch.compiler.is_compiling() and _is_plain_eager():
+        if not torch.compiler.is_compiling() and STATE.is_plain():
             return self._first_call(args, kwargs, out, backend)
         outs = self._given(out)
         if outs is None and self._compiles_through_out and torch.compiler.is_compiling():
@@ -184,10 +185,6 @@ def _convert(name: str, value: Any, kind: type) -> Any:
     if kind is str and isinstance(value, str):
         return str.__str__(value)  # of an enum: its value
     raise ValueError(f"{name}: {value!r}; accepted: {kind.__name__}")
-
-
-def _is_plain_eager() -> bool:
-    return not any(obstacle() for obstacle in _OBSTACLES)
 
 
 def register(spec: OpSpec) -> Op:

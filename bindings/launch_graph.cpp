@@ -1,0 +1,154 @@
+#include "launch_graph.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace msa_ops {
+namespace {
+
+// As the driver; every launch becomes a node of the graph that a stream is captured into.
+class CapturingRuntime : public ForwardingRuntime {
+ public:
+  CapturingRuntime(DriverRuntime& driver, void* stream) : ForwardingRuntime(driver), stream_(stream) {}
+  int launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) override {
+    const int status = driver_.launch(config, kernel, parameters);
+    return status != 0 ? status : keep_node();
+  }
+  int clear(std::uint64_t address, std::size_t num_bytes, void* stream) override {
+    const int status = driver_.clear(address, num_bytes, stream);
+    return status != 0 ? status : keep_node();
+  }
+  std::vector<void*> nodes;
+
+ private:
+  int keep_node() {
+    void* node = nullptr;
+    const int status = driver_.last_captured(stream_, &node);
+    nodes.push_back(node);
+    return status;
+  }
+  void* stream_;
+};
+
+// As the driver, but a launch sets the arguments of a node.
+class SettingRuntime : public ForwardingRuntime {
+ public:
+  SettingRuntime(DriverRuntime& driver, void* graph) : ForwardingRuntime(driver), graph_(graph) {}
+  int launch(const LaunchConfig& config, KernelImage& kernel, void** parameters) override {
+    return driver_.set_kernel_node(graph_, node, config, kernel, parameters);
+  }
+  int clear(std::uint64_t address, std::size_t num_bytes, void*) override {
+    return driver_.set_clear_node(graph_, node, address, num_bytes);
+  }
+  void* node = nullptr;
+
+ private:
+  void* graph_;
+};
+
+}  // namespace
+
+// What the driver knows of the graph.
+class LaunchGraph::Nodes {
+ public:
+  explicit Nodes(DriverRuntime& driver) : driver_(driver) {}
+  ~Nodes() {
+    // Launches of it that are under way end first.
+    if (executable_ != nullptr) driver_.destroy_executable(executable_);
+    if (graph_ != nullptr) driver_.destroy_graph(graph_);
+  }
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+
+  bool make(int device, std::vector<Launch>& launches) {
+    const DriverRuntime::RelaxedCapture relaxed(driver_);
+    void* stream = nullptr;
+    if (driver_.begin_capture(&stream) != 0) return false;
+    CapturingRuntime capturing(driver_, stream);
+    bool complete = true;
+    try {
+      const KernelLauncher launcher(device, reinterpret_cast<std::uintptr_t>(stream), &capturing);
+      for (Launch& launch : launches) launcher.launch(launch.position, launch.values);
+    } catch (const std::runtime_error&) {
+      complete = false;
+    }
+    complete &= driver_.end_capture(stream, &graph_) == 0;
+    complete = complete && capturing.nodes.size() == launches.size();
+    complete = complete && driver_.instantiate(graph_, &executable_) == 0;
+    nodes_ = std::move(capturing.nodes);
+    if (complete) remember(launches);
+    return complete;
+  }
+
+  // Throws if the driver refuses; the nodes are not of one call then.
+  void set(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
+    SettingRuntime setting(driver_, executable_);
+    const KernelLauncher launcher(device, stream, &setting);
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      if (launches[i].values == set_[i]) continue;
+      setting.node = nodes_[i];
+      launcher.launch(launches[i].position, launches[i].values);
+    }
+    remember(launches);
+  }
+
+  void launch(std::uintptr_t stream) {
+    const int status = driver_.launch_graph(executable_, reinterpret_cast<void*>(stream));
+    if (status != 0) throw std::runtime_error("launching a graph failed: " + driver_.describe(status));
+  }
+
+ private:
+  void remember(const std::vector<Launch>& launches) {
+    set_.clear();
+    for (const Launch& launch : launches) set_.push_back(launch.values);
+  }
+
+  DriverRuntime& driver_;
+  void* graph_ = nullptr;
+  void* executable_ = nullptr;
+  std::vector<void*> nodes_;
+  std::vector<LaunchValues> set_;  // the arguments that the nodes have
+};
+
+LaunchGraph::LaunchGraph() = default;
+LaunchGraph::~LaunchGraph() = default;
+
+bool LaunchGraph::launch(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
+  if (impossible_) return false;
+  DriverRuntime& driver = DriverRuntime::instance();
+  const DriverRuntime::DeviceScope scope(driver, device);
+  if (nodes_ == nullptr) {
+    auto made = std::make_unique<Nodes>(driver);
+    if (!made->make(device, launches)) {
+      impossible_ = true;
+      return false;
+    }
+    nodes_ = std::move(made);
+  }
+  try {
+    nodes_->set(device, stream, launches);
+    nodes_->launch(stream);
+  } catch (...) {
+    nodes_.reset();  // made anew by the next call
+    throw;
+  }
+  return true;
+}
+
+void LaunchGraphs::launch(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
+  if (launches.size() >= kLeastLaunches && DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream))) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto own = std::find_if(graphs_.begin(), graphs_.end(), [stream](const OfStream& one) { return one.stream == stream; });
+    if (own == graphs_.end() && graphs_.size() < kMostStreams) {
+      graphs_.push_back({stream, std::make_unique<LaunchGraph>()});
+      own = graphs_.end() - 1;
+    }
+    if (own != graphs_.end() && own->graph->launch(device, stream, launches)) return;
+  }
+  const KernelLauncher launcher(device, stream);
+  for (Launch& launch : launches) launcher.launch(launch.position, launch.values);
+}
+
+}  // namespace msa_ops
