@@ -30,18 +30,70 @@ def test_a_repeated_call_uses_the_tensors_that_it_is_given(
     def not_again(*args: object) -> None:
         raise AssertionError("a call of known metadata went the long way")
 
-    expected = {}
-    for seed in (8, 9, 10):
-        args = case.args(seed)
-        expected[seed] = outputs(case, args)
-        call(case, target.backend, args, expected[seed])
-        expected[seed] = [value.clone() for value in written(case, args, expected[seed])]
+    expected = expected_of(case, target.backend, (8, 9, 10))
     with torch.no_grad():
         for seed in (8, 9, 10):
             args, again = case.args(seed), case.args(seed)
             made = list(public(case, target.backend, args))
             outs = outputs(case, again)
-            public(case, target.backend, again, tuple(outs) if len(outs) > 1 else outs[0])
+            public(case, target.backend, again, given(outs))
             for found in (written(case, args, made), written(case, again, outs)):
                 assert bool(same(found, expected[seed])), seed
             monkeypatch.setattr(dispatcher, "run_signed", not_again)
+
+
+def expected_of(case: Case, backend: str, seeds: tuple[int, ...]) -> dict[int, list[Tensor]]:
+    """What calls by the long way write."""
+    found = {}
+    for seed in seeds:
+        args = case.args(seed)
+        outs = outputs(case, args)
+        call(case, backend, args, outs)
+        found[seed] = [value.clone() for value in written(case, args, outs)]
+    return found
+
+
+def given(outs: list[Tensor]) -> Any:
+    return tuple(outs) if len(outs) > 1 else outs[0]
+
+
+@torch.no_grad()
+def test_a_captured_call_keeps_its_tensors(target: Target, case: Case) -> None:
+    """A call of known metadata goes into a graph of torch's, with a workspace of the graph's; calls of the same metadata
+    outside of it, before and after, change nothing there.
+    """
+    expected = expected_of(case, target.backend, (8, 9))
+    others = [case.args(9) for _ in range(4)]
+    for args in others[:2]:
+        public(case, target.backend, args, given(outputs(case, args)))
+    captured = case.args(8)
+    outs = outputs(case, captured)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        public(case, target.backend, captured, given(outs))
+    for args in others[2:]:
+        found = outputs(case, args)
+        public(case, target.backend, args, given(found))
+        for out in outs:
+            out.view(torch.uint8).fill_(0x5A)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert bool(same(written(case, captured, outs), expected[8]))
+        assert bool(same(written(case, args, found), expected[9]))
+
+
+@torch.no_grad()
+def test_calls_in_two_streams(target: Target, case: Case) -> None:
+    """Workspaces made by the calls, and the arguments of their launches, are each call's own while both are in flight."""
+    seeds = (8, 9)
+    expected = expected_of(case, target.backend, seeds)
+    streams = {seed: torch.cuda.Stream() for seed in seeds}
+    calls = [(seed, args, outputs(case, args)) for _ in range(20) for seed in seeds for args in (case.args(seed),)]
+    torch.cuda.synchronize()
+    for seed, args, outs in calls:
+        with torch.cuda.stream(streams[seed]):
+            public(case, target.backend, args, given(outs))
+    torch.cuda.synchronize()
+    for seed, args, outs in calls:
+        assert bool(same(written(case, args, outs), expected[seed]))
