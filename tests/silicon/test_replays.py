@@ -59,7 +59,7 @@ def given(outs: list[Tensor]) -> Any:
 
 @torch.no_grad()
 def test_a_captured_call_keeps_its_tensors(target: Target, case: Case) -> None:
-    """A call of known metadata goes into a graph of torch's, with a workspace of the graph's; calls of the same metadata
+    """A call of known metadata goes into a graph of torch's, with a workspace of the graph's; calls of equal metadata
     outside of it, before and after, change nothing there.
     """
     expected = expected_of(case, target.backend, (8, 9))
@@ -85,15 +85,17 @@ def test_a_captured_call_keeps_its_tensors(target: Target, case: Case) -> None:
 
 @torch.no_grad()
 def test_calls_in_two_streams(target: Target, case: Case) -> None:
-    """Workspaces made by the calls, and the arguments of their launches, are each call's own while both are in flight."""
+    """Workspaces made by the calls, and the arguments of launches, are each call's own while others are in flight."""
     seeds = (8, 9)
     expected = expected_of(case, target.backend, seeds)
     streams = {seed: torch.cuda.Stream() for seed in seeds}
-    calls = [(seed, args, outputs(case, args)) for _ in range(20) for seed in seeds for args in (case.args(seed),)]
+    args = {seed: [case.args(seed), case.args(seed)] for seed in seeds}
+    calls = [(seed, args[seed][turn % 2]) for turn in range(20) for seed in seeds]
+    results = [outputs(case, each) for _, each in calls]
     torch.cuda.synchronize()
-    for seed, args, outs in calls:
+    for (seed, each), outs in zip(calls, results, strict=True):
         with torch.cuda.stream(streams[seed]):
-            public(case, target.backend, args, given(outs))
+            public(case, target.backend, each, given(outs))
     torch.cuda.synchronize()
-    for seed, args, outs in calls:
-        assert bool(same(written(case, args, outs), expected[seed]))
+    for (seed, each), outs in zip(calls, results, strict=True):
+        assert bool(same(written(case, each, outs), expected[seed]))
