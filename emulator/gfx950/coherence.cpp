@@ -39,15 +39,33 @@ void CachedLines::grow() {
   }
 }
 
-CachedLines::Times CachedLines::touch(std::uint64_t line, std::uint64_t now) {
+CachedLines::Entry& CachedLines::find(std::uint64_t line, bool& is_new) {
   if (2 * used_ >= entries_.size()) grow();
   std::size_t at = hash_of(line) & (entries_.size() - 1);
   while (entries_[at].line != 0 && entries_[at].line != line) at = (at + 1) & (entries_.size() - 1);
   Entry& entry = entries_[at];
-  if (entry.line == 0) {
-    entry = {line, {now, now}};
+  is_new = entry.line == 0;
+  if (is_new) {
+    entry.line = line;
     ++used_;
   }
+  return entry;
+}
+
+CachedLines::Times CachedLines::touch(std::uint64_t line, std::uint64_t now, CachedLines& behind) {
+  bool is_new = false;
+  Entry& entry = find(line, is_new);
+  if (is_new || entry.times.die < since_agent_) {
+    entry.times = behind.touch(line, now);
+    entry.times.die = now;
+  }
+  return entry.times;
+}
+
+CachedLines::Times CachedLines::touch(std::uint64_t line, std::uint64_t now) {
+  bool is_new = false;
+  Entry& entry = find(line, is_new);
+  if (is_new) entry.times = {now, now, now};
   if (entry.times.agent < since_agent_) entry.times.agent = now;
   if (entry.times.system < since_system_) entry.times.system = now;
   return entry.times;
@@ -67,9 +85,13 @@ std::string Coherence::Unseen::text() const {
   char store[96];
   std::snprintf(store, sizeof(store), "the store at 0x%x of workgroup %llu", address,
                 static_cast<unsigned long long>(group));
-  const std::string who = std::string(store) + (other_device ? " of device " + std::to_string(device) : "");
+  const std::string who = std::string(store) + (other_device ? " of device " + std::to_string(device)
+                                                             : " on XCD " + std::to_string(die));
   if (scalar) return "may find an old line in the scalar cache; " + who + " is newer";
   const std::string bits = other_device ? "sc0 sc1" : "sc1";
+  if (same_die && why == Why::kCached)
+    return "may find an old line in the workgroup's cache; " + who + ", the same, is newer and there was no buffer_inv " +
+           "since";
   switch (why) {
     case Why::kNotWrittenBack:
       return "does not see " + who + ", which has neither " + bits + " nor a buffer_wbl2 " + bits +
@@ -88,10 +110,17 @@ Coherence::Coherence(std::vector<std::uint64_t> workgroups, std::vector<Range> u
                      std::optional<std::uint64_t> seed)
     : left_(std::move(workgroups)),
       ended_at_(left_.size(), kNever),
+      shares_dies_(left_.size()),
       uncached_(std::move(uncached)),
       filter_(1U << 14),
+      first_die_(static_cast<unsigned>(seed.value_or(0) % kDies)),
       random_(seed.has_value()),
-      generator_(seed.value_or(0) + 77) {}
+      generator_(seed.value_or(0) + 77) {
+  for (std::size_t device = 0; device < left_.size(); ++device) {
+    shares_dies_[device] = left_[device] > kDies;
+    dies_.push_back(std::make_unique<std::array<Die, kDies>>());
+  }
+}
 
 Coherence::Group* Coherence::start(unsigned device, std::uint64_t number) {
   if (idle_.empty()) {
@@ -102,6 +131,8 @@ Coherence::Group* Coherence::start(unsigned device, std::uint64_t number) {
   idle_.pop_back();
   group->device = device;
   group->number = number;
+  group->die_number = static_cast<unsigned>((number + first_die_) % kDies);
+  group->die = &(*dies_[device])[group->die_number];
   group->vector_cache.forget();
   group->scalar_cache.forget();
   return group;
@@ -125,8 +156,10 @@ void Coherence::tick() {
     Group& group = *groups_[generator_() % groups_.size()];
     if (chance == 0) {
       group.vector_cache.forget();
+      if (generator_() % 4 == 0) group.die->cache.forget();
     } else if (group.has_written) {
-      group.write_backs.push_back({++now_, now_, chance == 1 ? Scope::kAgent : Scope::kSystem});
+      const std::uint64_t time = ++now_;
+      group.die->write_backs.push_back({&group, time, time, chance == 1 ? Scope::kAgent : Scope::kSystem});
     }
     return;
   }
@@ -150,12 +183,15 @@ std::uint64_t Coherence::visible_at(const Write& write, const Group& reader) con
   if (write.group == &reader) return 0;
   const bool same_device = write.group->device == reader.device;
   std::uint64_t time = same_device ? kNever : ended_at_[write.group->device];
+  if (write.group->die == reader.die) return std::min(time, write.done);
   const Scope least = same_device ? Scope::kAgent : Scope::kSystem;
   if (write.scope >= least) time = std::min(time, write.done);
-  const auto& backs = write.group->write_backs;
+  const auto& backs = write.group->die->write_backs;
   auto back = std::lower_bound(backs.begin(), backs.end(), write.issued,
                                [](const WriteBack& a, std::uint64_t issued) { return a.issued < issued; });
   for (; back != backs.end() && back->issued < time; ++back) {
+    // What other workgroups write back is what has reached the die's cache.
+    if (back->group != write.group && back->issued < write.done) continue;
     if (back->scope >= least) time = std::min(time, back->done);
   }
   return time;
@@ -173,7 +209,8 @@ unsigned Coherence::view(Reader reader, const Group& group, Scope scope, CachedL
   for (auto write = found->second.rbegin(); write != found->second.rend(); ++write) {
     const bool own = write->group == &group;
     const bool same_device = write->group->device == group.device;
-    std::uint64_t since = same_device ? times.agent : times.system;
+    const bool same_die = write->group->die == group.die;
+    std::uint64_t since = same_die ? times.die : same_device ? times.agent : times.system;
     std::uint64_t time = visible_at(*write, group);
     if (reader == Reader::kScalar) {
       if (own) time = write->issued;  // the scalar cache does not see the stores of its own waves
@@ -202,18 +239,22 @@ unsigned Coherence::view(Reader reader, const Group& group, Scope scope, CachedL
     // Loops of compare-and-swap begin with a plain load, and polling asks again until it sees the store.
     if (write.atomic) continue;
     Unseen::Why why = Unseen::Why::kCached;
-    if (time == kNever) {
-      const auto& backs = write.group->write_backs;
+    const bool same_die = write.group->die == group.die;
+    if (time == kNever && same_die) {
+      if (reader == Reader::kAtomic || scope >= Scope::kAgent || write.group->newest_reached < write.issued) continue;
+      why = Unseen::Why::kNotWaitedFor;
+    } else if (time == kNever) {
+      const auto& backs = write.group->die->write_backs;
       const bool started = std::any_of(backs.begin(), backs.end(), [&](const WriteBack& back) {
-        return back.issued > write.issued && back.scope >= least;
+        return back.group == write.group && back.issued > write.issued && back.scope >= least;
       });
       why = started || write.scope >= least ? Unseen::Why::kNotWaitedFor : Unseen::Why::kNotWrittenBack;
       if (write.scope >= least && (reader == Reader::kAtomic || scope >= least)) continue;
       // A reader that comes too early, unless a later store has overtaken this one and told it to come.
       if (write.scope >= least && write.group->newest_done < write.issued) continue;
     }
-    unseen = {why,          write.group->device,      write.group->number, write.instruction,
-              !same_device, reader == Reader::kScalar};
+    unseen = {why,          write.group->device,       write.group->number, write.instruction, write.group->die_number,
+              !same_device, reader == Reader::kScalar, same_die};
     bad |= 1U << i / 4;
   }
   return bad;
@@ -236,9 +277,9 @@ unsigned Coherence::load_lines(Access& access, std::uint64_t address, unsigned b
     if (line != access.line) {
       access.line = line;
       access.written = maybe_written(line);
-      access.times = {now_, now_};
+      access.times = {now_, now_, now_};
       if (access.scope != Scope::kSystem && !is_uncached(line * kLine))
-        access.times = access.group->vector_cache.touch(line, now_);
+        access.times = access.group->vector_cache.touch(line, now_, access.group->die->cache);
     }
     if (access.written) {
       const Scope scope = is_uncached(address + done) ? Scope::kSystem : access.scope;
@@ -263,15 +304,17 @@ void Coherence::record(Access& access, std::uint64_t line, unsigned first, unsig
     if (write == nullptr || write->group != access.group || write->scope != scope || write->atomic != access.atomic)
       return false;
     if (write->issued == access.issued) return true;
-    const auto& backs = access.group->write_backs;
-    return scope == Scope::kWorkgroup && !access.atomic && (backs.empty() || backs.back().issued < write->issued);
+    const auto& backs = access.group->die->write_backs;
+    return scope == Scope::kWorkgroup && !access.atomic && write->done == kNever &&
+           (backs.empty() || backs.back().issued < write->issued);
   };
   if (!merges()) {
     if (writes.size() >= kMostWrites) {
       const auto old = std::find_if(writes.begin(), writes.end(), [](const Write& known) {
-        const auto& backs = known.group->write_backs;
-        return known.done != kNever ||
-               (!backs.empty() && backs.back().done != kNever && backs.back().issued > known.issued);
+        const auto& backs = known.group->die->write_backs;
+        return (known.scope != Scope::kWorkgroup && known.done != kNever) ||
+               (!backs.empty() && backs.back().done != kNever && backs.back().issued > known.issued &&
+                (backs.back().group == known.group || backs.back().issued > known.done));
       });
       if (old != writes.end()) {
         // What was stored before it cannot come back.
@@ -299,11 +342,11 @@ void Coherence::record(Access& access, std::uint64_t line, unsigned first, unsig
       write->before[byte] = newest[byte];
     }
   }
-  if (scope != Scope::kWorkgroup && (access.lines.empty() || access.lines.back() != line)) access.lines.push_back(line);
+  if ((scope != Scope::kWorkgroup || shares_dies_[access.group->device]) && (access.lines.empty() || access.lines.back() != line)) access.lines.push_back(line);
 }
 
 void Coherence::store(Access& access, const std::byte* place, unsigned bytes) {
-  access.group->has_written = true;
+  access.group->has_written = access.group->die->has_written = true;
   auto address = reinterpret_cast<std::uint64_t>(place);
   while (bytes > 0) {
     const auto first = static_cast<unsigned>(address % kLine);
@@ -332,7 +375,7 @@ void Coherence::modify(Access& access, std::byte* place, unsigned bytes, int lan
   std::byte seen[8];
   std::memcpy(seen, place, bytes);
   Unseen unseen;
-  if (view(Reader::kAtomic, *access.group, access.scope, {now_, now_}, line, static_cast<unsigned>(address % kLine),
+  if (view(Reader::kAtomic, *access.group, access.scope, {now_, now_, now_}, line, static_cast<unsigned>(address % kLine),
            bytes, seen, unseen) != 0)
     throw Violation{unseen.kind(), "the operation " + unseen.text(), lane, address};
   store(access, place, bytes);
@@ -342,10 +385,11 @@ void Coherence::modify(Access& access, std::byte* place, unsigned bytes, int lan
 std::uint64_t Coherence::finish(Access& access, const void* wave, bool& early) {
   early = false;
   if (access.lines.empty()) return 0;
+  const bool is_plain = access.scope == Scope::kWorkgroup && !is_uncached(access.lines.front() * kLine);
   const bool overtakes =
-      std::any_of(pending_.begin(), pending_.end(), [&](const Pending& known) { return known.wave == wave; });
+      std::any_of(pending_.rbegin(), pending_.rend(), [&](const Pending& known) { return known.wave == wave; });
   if (pending_.size() >= kMostPending) finish_one(0);
-  pending_.push_back({access.issued, access.group, wave, false, tick_, std::move(access.lines)});
+  pending_.push_back({access.issued, access.group, wave, false, is_plain, tick_, std::move(access.lines)});
   if (overtakes && early_[access.instruction]++ < kOvertakings) {
     early = true;
     complete(access.issued);
@@ -355,14 +399,22 @@ std::uint64_t Coherence::finish(Access& access, const void* wave, bool& early) {
 }
 
 std::uint64_t Coherence::write_back(Group* group, Scope scope, const void* wave) {
-  if (scope == Scope::kWorkgroup || !group->has_written) return 0;
-  group->write_backs.push_back({++now_, kNever, scope});
-  pending_.push_back({now_, group, wave, true, tick_, {}});
+  if (scope == Scope::kWorkgroup || !group->die->has_written) return 0;
+  group->die->write_backs.push_back({group, ++now_, kNever, scope});
+  pending_.push_back({now_, group, wave, true, false, tick_, {}});
   return now_;
 }
 
-void Coherence::invalidate(Group* group, Scope scope) {
-  if (scope != Scope::kWorkgroup) group->vector_cache.invalidate(scope == Scope::kSystem, ++now_);
+void Coherence::invalidate(Group* group, Scope scope, bool own) {
+  ++now_;
+  if (own || scope != Scope::kWorkgroup) group->vector_cache.invalidate(scope == Scope::kSystem, now_);
+  if (scope != Scope::kWorkgroup) group->die->cache.invalidate(scope == Scope::kSystem, now_);
+}
+
+void Coherence::abandon(std::uint64_t operation) {
+  const auto found = std::find_if(pending_.rbegin(), pending_.rend(),
+                                  [&](const Pending& known) { return known.operation == operation; });
+  if (found != pending_.rend() && found->is_plain) complete(operation);
 }
 
 void Coherence::complete(std::uint64_t operation) {
@@ -370,9 +422,11 @@ void Coherence::complete(std::uint64_t operation) {
                                   [&](const Pending& known) { return known.operation == operation; });
   if (found == pending_.rend()) return;  // it was done before anybody waited for it
   const std::uint64_t time = ++now_;
-  if (!found->is_write_back) found->group->newest_done = std::max(found->group->newest_done, operation);
+  Group& group = *found->group;
+  if (!found->is_write_back) group.newest_reached = std::max(group.newest_reached, operation);
+  if (!found->is_write_back && !found->is_plain) group.newest_done = std::max(group.newest_done, operation);
   if (found->is_write_back) {
-    for (WriteBack& back : found->group->write_backs) {
+    for (WriteBack& back : group.die->write_backs) {
       if (back.issued == operation) back.done = time;
     }
   }
@@ -392,7 +446,7 @@ void Coherence::load_scalars(Group* group, const std::byte* place, unsigned byte
     const std::uint64_t line = (address + done) / kLine;
     const auto first = static_cast<unsigned>((address + done) % kLine);
     const unsigned part = std::min<unsigned>(bytes - done, static_cast<unsigned>(kLine) - first);
-    const CachedLines::Times times = group->scalar_cache.touch(line, ++now_);
+    const CachedLines::Times times = group->scalar_cache.touch(line, ++now_, group->die->cache);
     Unseen unseen;
     if (maybe_written(line) &&
         view(Reader::kScalar, *group, Scope::kWorkgroup, times, line, first, part, seen + done, unseen) != 0) {

@@ -2,10 +2,11 @@
 //
 // The host's memory always holds the newest bytes. What a reader may not see yet, or has in a cache, is kept here as
 // the bytes that were there before, a line of 128 bytes at a time. Source of the rules: LLVM's memory model of gfx942,
-// which is that of gfx950. A workgroup shares a cache; another one on the same device (agent) sees a store that has
-// sc1, or after buffer_wbl2 sc1; one on another device (system) needs sc0 sc1. Both hold when a wait has covered the
-// store or the write-back. A load without these bits may find a line that its workgroup has read before, until
-// buffer_inv.
+// which is that of gfx950. A workgroup shares a cache; behind it the workgroups of one die (XCD) share another, which
+// holds a store as soon as a wait has covered it. A workgroup on another die of the device (agent) sees a store that has
+// sc1, or after buffer_wbl2 sc1 on its die; one on another device (system) needs sc0 sc1. Both hold when a wait has
+// covered the store or the write-back. A load without these bits may find a line that its workgroup, or any of its die,
+// has read before, until buffer_inv.
 #pragma once
 
 #include <array>
@@ -29,10 +30,12 @@ constexpr std::uint64_t kNever = ~std::uint64_t{0};
 class CachedLines {
  public:
   struct Times {
-    std::uint64_t agent, system;  // what became visible to the agent, or to the system, later is not in the line
+    std::uint64_t die, agent, system;  // what became visible there later is not in the line
   };
-  // Reads a line at a scope's bits: what is cached, or is now.
+  // Reads a line: what is cached, or is now.
   Times touch(std::uint64_t line, std::uint64_t now);
+  // The same of a cache that gets its lines from another one, and loses all of them at an invalidation.
+  Times touch(std::uint64_t line, std::uint64_t now, CachedLines& behind);
   void invalidate(bool system, std::uint64_t now) {
     since_agent_ = now;
     if (system) since_system_ = now;
@@ -44,6 +47,7 @@ class CachedLines {
     std::uint64_t line = 0;  // 0 is nobody's
     Times times{};
   };
+  Entry& find(std::uint64_t line, bool& is_new);
   void grow();
 
   std::vector<Entry> entries_;
@@ -51,21 +55,33 @@ class CachedLines {
   std::uint64_t since_agent_ = 0, since_system_ = 0;
 };
 
+// A device's dies, each with a cache of its own. Workgroups go to them in turn.
+constexpr unsigned kDies = 8;
+
 class Coherence {
  public:
   enum class Scope : std::uint8_t { kWorkgroup, kAgent, kSystem };
 
+  struct Group;
   struct WriteBack {
+    const Group* group;
     std::uint64_t issued, done;
     Scope scope;
+  };
+  struct Die {
+    CachedLines cache;
+    bool has_written = false;
+    std::vector<WriteBack> write_backs;  // of its workgroups, in order
   };
   // A workgroup of one device.
   struct Group {
     unsigned device = 0;
-    std::uint64_t number = 0;  // of the workgroup, x fastest
+    unsigned die_number = 0;        // of the device
+    Die* die = nullptr;
+    std::uint64_t number = 0;       // of the workgroup, x fastest
     CachedLines vector_cache, scalar_cache;
-    std::vector<WriteBack> write_backs;
-    std::uint64_t newest_done = 0;  // of its stores at a scope, the last issued that is visible there
+    std::uint64_t newest_done = 0;     // of its stores at a scope, the last issued that is visible there
+    std::uint64_t newest_reached = 0;  // of all its stores, the last issued that the die's cache has
     bool has_written = false;
   };
 
@@ -75,7 +91,8 @@ class Coherence {
     unsigned device = 0;
     std::uint64_t group = 0;
     std::uint32_t address = 0;  // of the store, in the text
-    bool other_device = false, scalar = false;
+    unsigned die = 0;
+    bool other_device = false, scalar = false, same_die = false;
     FaultKind kind() const;
     std::string text() const;
   };
@@ -97,7 +114,7 @@ class Coherence {
   // Stores of one instruction to a line, or of several that nothing parts.
   struct Write {
     Group* group;
-    std::uint64_t issued, done;    // done: when all of its scope see it
+    std::uint64_t issued, done;    // done: when all of its scope see it, and the others of its die
     std::uint32_t instruction;
     Scope scope;
     bool atomic;
@@ -136,8 +153,11 @@ class Coherence {
   // an older one of the same wave, which nobody has waited for, so that others should have a turn now.
   std::uint64_t finish(Access& access, const void* wave, bool& early);
   std::uint64_t write_back(Group* group, Scope scope, const void* wave);
-  void invalidate(Group* group, Scope scope);
+  // `own`: at least the workgroup's cache.
+  void invalidate(Group* group, Scope scope, bool own);
   void complete(std::uint64_t operation);
+  // The same for a store that nobody will wait for any more, unless others need not see it yet.
+  void abandon(std::uint64_t operation);
   // Throws a Violation if bytes that a scalar load gets are not the newest ones.
   void load_scalars(Group* group, const std::byte* place, unsigned bytes);
   void invalidate_scalars(Group* group) { group->scalar_cache.invalidate(true, ++now_); }
@@ -147,7 +167,7 @@ class Coherence {
     std::uint64_t operation;
     Group* group;
     const void* wave;
-    bool is_write_back;
+    bool is_write_back, is_plain;  // a store without scope
     std::uint64_t tick;
     std::vector<std::uint64_t> lines;
   };
@@ -166,6 +186,8 @@ class Coherence {
 
   std::vector<std::uint64_t> left_;       // workgroups of a device that have not ended
   std::vector<std::uint64_t> ended_at_;   // of a device: then everything is written back
+  std::vector<bool> shares_dies_;         // of a device: more workgroups than dies
+  std::vector<std::unique_ptr<std::array<Die, kDies>>> dies_;
   std::vector<Range> uncached_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Group*> idle_;
@@ -174,6 +196,7 @@ class Coherence {
   std::vector<Pending> pending_;
   std::unordered_map<std::uint32_t, unsigned> early_;  // how often an instruction was let pass an older one
   std::uint64_t now_ = 1, tick_ = 0;
+  unsigned first_die_ = 0;  // of workgroup 0
   bool random_;
   std::mt19937_64 generator_;
 };

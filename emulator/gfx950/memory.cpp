@@ -314,7 +314,7 @@ void write_back(Wave& wave, const Instruction& i) {
   wave.issue_vector(Kind::kControl).store = wave.coherence().write_back(wave.group(), scope_of(i), &wave);
 }
 void invalidate(Wave& wave, const Instruction& i) {
-  wave.coherence().invalidate(wave.group(), scope_of(i));
+  wave.coherence().invalidate(wave.group(), scope_of(i), i.sc0);
   wave.issue_vector(Kind::kControl);
 }
 

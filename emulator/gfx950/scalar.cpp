@@ -127,7 +127,7 @@ void getreg(Wave& w, const Instruction& i) {
                  size = (field >> 11 & 31) + 1;
   std::uint32_t value = 0;
   if (id == 1) value = w.mode();
-  else if (id == 20) value = 0;  // XCC_ID: all workgroups on the first die
+  else if (id == 20) value = w.group()->die_number;  // XCC_ID
   else
     throw Violation{FaultKind::kIllegal,
                     "s_getreg_b32 of hardware register " + std::to_string(id) + ", which the emulator has not"};

@@ -732,7 +732,11 @@ void Wave::barrier() {
 
 void Wave::end() {
   // Stores that nobody has waited for become visible some time later.
-  for (unsigned i = 0; i < vector_count_; ++i) vector_queue_[(vector_head_ + i) % vector_queue_.size()].store = 0;
+  for (unsigned i = 0; i < vector_count_; ++i) {
+    std::uint64_t& store = vector_queue_[(vector_head_ + i) % vector_queue_.size()].store;
+    if (store != 0) coherence().abandon(store);
+    store = 0;
+  }
   if (--workgroup_->live_waves == 0) coherence().end(group());
   wait_vector(0);
   wait_scalar_and_lds(0);
