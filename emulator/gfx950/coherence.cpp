@@ -90,8 +90,7 @@ std::string Coherence::Unseen::text() const {
   if (scalar) return "may find an old line in the scalar cache; " + who + " is newer";
   const std::string bits = other_device ? "sc0 sc1" : "sc1";
   if (same_die && why == Why::kCached)
-    return "may find an old line in the workgroup's cache; " + who + ", the same, is newer and there was no buffer_inv " +
-           "since";
+    return "may find an old line in the workgroup's cache; " + who + ", the same, is newer; no buffer_inv since";
   switch (why) {
     case Why::kNotWrittenBack:
       return "does not see " + who + ", which has neither " + bits + " nor a buffer_wbl2 " + bits +
@@ -342,7 +341,8 @@ void Coherence::record(Access& access, std::uint64_t line, unsigned first, unsig
       write->before[byte] = newest[byte];
     }
   }
-  if ((scope != Scope::kWorkgroup || shares_dies_[access.group->device]) && (access.lines.empty() || access.lines.back() != line)) access.lines.push_back(line);
+  const bool is_followed = scope != Scope::kWorkgroup || shares_dies_[access.group->device];
+  if (is_followed && (access.lines.empty() || access.lines.back() != line)) access.lines.push_back(line);
 }
 
 void Coherence::store(Access& access, const std::byte* place, unsigned bytes) {
@@ -375,8 +375,8 @@ void Coherence::modify(Access& access, std::byte* place, unsigned bytes, int lan
   std::byte seen[8];
   std::memcpy(seen, place, bytes);
   Unseen unseen;
-  if (view(Reader::kAtomic, *access.group, access.scope, {now_, now_, now_}, line, static_cast<unsigned>(address % kLine),
-           bytes, seen, unseen) != 0)
+  const auto first = static_cast<unsigned>(address % kLine);
+  if (view(Reader::kAtomic, *access.group, access.scope, {now_, now_, now_}, line, first, bytes, seen, unseen) != 0)
     throw Violation{unseen.kind(), "the operation " + unseen.text(), lane, address};
   store(access, place, bytes);
   std::memcpy(place, seen, bytes);

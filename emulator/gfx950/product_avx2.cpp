@@ -7,6 +7,7 @@ constexpr unsigned kWidth = 8;
 
 namespace msa_ops::emulator::gfx950 {
 const Product kAvx2Product{
-    "avx2", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }, unpack, multiply, is_extreme, true};
+    "avx2", [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
+    unpack, multiply, is_extreme, true};
 }  // namespace msa_ops::emulator::gfx950
 #endif

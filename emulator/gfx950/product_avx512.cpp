@@ -7,6 +7,7 @@ constexpr unsigned kWidth = 16;
 
 namespace msa_ops::emulator::gfx950 {
 const Product kAvx512Product{
-    "avx512", [] { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma"); }, unpack, multiply, is_extreme, true};
+    "avx512", [] { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma"); },
+    unpack, multiply, is_extreme, true};
 }  // namespace msa_ops::emulator::gfx950
 #endif
