@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,18 +32,35 @@ std::vector<gfx950::Coherence::Range> ranges_of(const std::vector<RangePair>& pa
   return made;
 }
 
+using KindRange = std::tuple<std::string, std::uint32_t, std::uint32_t>;  // kind of a fault, instructions from and to
+
+gfx950::AcceptedFaults accepted_of(const std::vector<KindRange>& ranges) {
+  std::vector<gfx950::AcceptedFaults::Range> made;
+  for (const auto& [name, first, last] : ranges) {
+    int kind = 0;
+    while (kind <= static_cast<int>(emulator::FaultKind::kLimit) &&
+           name_of(static_cast<emulator::FaultKind>(kind)) != name)
+      ++kind;
+    if (kind > static_cast<int>(emulator::FaultKind::kLimit))
+      throw std::invalid_argument("accept: '" + name + "' is no kind of a fault");
+    made.push_back({static_cast<emulator::FaultKind>(kind), first, last});
+  }
+  return gfx950::AcceptedFaults(std::move(made));
+}
+
 const std::uint8_t* bytes_of(const std::string& text) { return reinterpret_cast<const std::uint8_t*>(text.data()); }
 
 emulator::Counters emulate_code_object(const py::bytes& code_object, const std::string& kernel_name,
                                        std::array<unsigned, 3> grid, std::array<unsigned, 3> block, std::size_t lds,
                                        const py::bytes& kernarg, const std::vector<AllocationTuple>& allocations,
                                        std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
-                                       const std::vector<RangePair>& uncached) {
+                                       const std::vector<RangePair>& uncached, const std::vector<KindRange>& accept) {
   const std::string code = code_object, arguments = kernarg;
   std::vector<emulator::Allocation> memory;
   for (const auto& [address, bytes, writable, name] : allocations) memory.push_back({address, bytes, writable, name});
   const py::gil_scoped_release release;
   gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
+  kernel.set_accepted(accepted_of(accept));
   emulator::Counters counters;
   gfx950::execute(kernel, {grid, block, lds}, {arguments.begin(), arguments.end()}, std::move(memory),
                   {max_instructions, seed}, counters, ranges_of(uncached));
@@ -53,7 +71,7 @@ std::vector<emulator::Counters> emulate_code_object_on_devices(
     const py::bytes& code_object, const std::string& kernel_name, std::array<unsigned, 3> grid,
     std::array<unsigned, 3> block, std::size_t lds, const std::vector<py::bytes>& kernargs,
     const std::vector<std::vector<AllocationTuple>>& allocations, std::uint64_t max_instructions,
-    std::optional<std::uint64_t> seed, const std::vector<RangePair>& uncached) {
+    std::optional<std::uint64_t> seed, const std::vector<RangePair>& uncached, const std::vector<KindRange>& accept) {
   const std::string code = code_object;
   const std::vector<std::string> arguments(kernargs.begin(), kernargs.end());
   const py::gil_scoped_release release;
@@ -61,6 +79,7 @@ std::vector<emulator::Counters> emulate_code_object_on_devices(
   std::vector<gfx950::DeviceLaunch> devices;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     kernels.push_back(std::make_unique<gfx950::Kernel>(bytes_of(code), code.size(), kernel_name));
+    kernels.back()->set_accepted(accepted_of(accept));
     std::vector<emulator::Allocation> memory;
     for (const auto& [address, bytes, writable, name] : allocations.at(i))
       memory.push_back({address, bytes, writable, name});
@@ -119,10 +138,12 @@ void add_gfx950(py::module_& m) {
   m.def("emulate_code_object", &emulate_code_object, py::arg("code_object"), py::arg("kernel"), py::arg("grid"),
         py::arg("block"), py::arg("lds"), py::arg("kernarg"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("seed"), py::arg("uncached") = std::vector<RangePair>{},
+        py::arg("accept") = std::vector<KindRange>{},
         "Executes one launch of a kernel of a gfx950 code object on this machine's memory.");
   m.def("emulate_code_object_on_devices", &emulate_code_object_on_devices, py::arg("code_object"), py::arg("kernel"),
         py::arg("grid"), py::arg("block"), py::arg("lds"), py::arg("kernargs"), py::arg("allocations"),
         py::arg("max_instructions"), py::arg("seed"), py::arg("uncached") = std::vector<RangePair>{},
+        py::arg("accept") = std::vector<KindRange>{},
         "Executes one launch of a kernel on each of several devices at the same time.");
   m.def("code_object_kernels", &code_object_kernels, py::arg("code_object"), "What a launch of each kernel needs.");
   m.def("disassemble_gfx950", &disassemble, py::arg("code_object"), py::arg("kernel"), "The instructions of a kernel.");

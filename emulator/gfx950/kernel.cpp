@@ -55,6 +55,7 @@ std::unique_ptr<WarpProgram> Kernel::make_warp(ThreadBlock& block, unsigned inde
       workgroup =
           std::make_shared<Workgroup>(image_.descriptor.group_segment_bytes + block.shape().dynamic_shared_memory);
       const auto& threads = block.shape().block;
+      workgroup->lds.set_accepted(&accepted_);
       workgroup->lds.set_single_wave(threads[0] * threads[1] * threads[2] <= kLanes);
       known = workgroup;
     }

@@ -51,6 +51,8 @@ class Kernel : public emulator::Program {
     kernarg_ = address;
     kernarg_bytes_ = bytes;
   }
+  void set_accepted(AcceptedFaults accepted) { accepted_ = std::move(accepted); }
+  const AcceptedFaults& accepted() const { return accepted_; }
   // What keeps the memory of this launch, and the device that it is of.
   void set_coherence(Coherence* coherence, unsigned device) {
     coherence_ = coherence;
@@ -70,6 +72,7 @@ class Kernel : public emulator::Program {
   std::pair<unsigned, unsigned> rows_used_{1, kAccumulators};
   std::uint64_t kernarg_ = 0;
   std::size_t kernarg_bytes_ = 0;
+  AcceptedFaults accepted_;
   Coherence* coherence_ = nullptr;
   unsigned device_ = 0;
   mutable std::mutex mutex_;

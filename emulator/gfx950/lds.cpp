@@ -121,10 +121,12 @@ Violation Lds::race(const char* what, const Shadow& shadow, unsigned owner, std:
 }
 
 // What was read in a race has no value, which is a fault only for who uses it.
-void Lds::refuse(Violation violation, std::uint8_t* lacking) {
+bool Lds::refuse(Violation violation, std::uint32_t instruction, std::uint8_t* lacking) {
+  if (accepts(violation.kind, instruction)) return true;
   if (lacking == nullptr) throw violation;
   *lacking |= kRaced;
   if (!race_) race_ = std::move(violation);
+  return false;
 }
 
 bool Lds::is_after_write(unsigned wave, unsigned writer, const Shadow& shadow, std::uint32_t address) const {
@@ -221,6 +223,10 @@ std::byte* Lds::access_bytes(Access kind, std::uint32_t address, unsigned bytes,
     throw Violation{FaultKind::kMisaligned, "access of " + std::to_string(bytes) + " bytes of the LDS", lane, address};
   }
   if (address > size_ || bytes > size_ - address) {
+    if (accepts(FaultKind::kOutOfBounds, instruction)) {
+      std::memset(outside_, 0, sizeof(outside_));
+      return outside_;
+    }
     if (lacking != nullptr) {
       *lacking |= kUnwritten;
       return nullptr;
@@ -255,19 +261,17 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
   if (kind == Access::kLoadedWrite) kind = Access::kWrite;
   const bool reads = kind == Access::kRead || kind == Access::kFollowedRead || kind == Access::kPoll;
   if (shadow.flight_write != 0 && !follows) {
-    if (shadow.flight_write == owner) {
-      refuse({FaultKind::kMissingWait,
-              "the LDS here is the destination of a load at " + hex(shadow.instruction - 1) +
-                  " that this wave has not waited for",
-              lane, address},
-             lacking);
-    } else {
-      refuse(race("data in flight to the LDS here, not waited for by", shadow, shadow.flight_write, address, lane),
-             lacking);
-    }
-    return;  // a read that has no value
+    const Violation fault =
+        shadow.flight_write == owner
+            ? Violation{FaultKind::kMissingWait,
+                        "the LDS here is the destination of a load at " + hex(shadow.instruction - 1) +
+                            " that this wave has not waited for",
+                        lane, address}
+            : race("data in flight to the LDS here, not waited for by", shadow, shadow.flight_write, address, lane);
+    if (!refuse(fault, instruction, lacking)) return;
   }
-  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0) {
+  if (kind != Access::kWrite && (byte_mask & ~unsigned{shadow.written}) != 0 &&
+      !accepts(FaultKind::kUninitializedShared, instruction)) {
     if (lacking == nullptr) {
       throw Violation{FaultKind::kUninitializedShared, "read of a byte of the LDS that nothing has written", lane,
                       address};
@@ -276,7 +280,7 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
     return;  // nothing has been read that a later write could change
   }
   if (!reads && shadow.flight_read != 0 && shadow.flight_read != owner) {
-    throw race("write of what is still being read by", shadow, shadow.flight_read, address, lane);
+    refuse(race("write of what is still being read by", shadow, shadow.flight_read, address, lane), instruction, nullptr);
   }
   bool atomic = kind == Access::kAtomic || kind == Access::kAtomicReturn || kind == Access::kExchange;
   if (!single_) {
@@ -306,10 +310,9 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
           if (shadow.atomic != 0) order_.take_up_atomics(wave, address);
           else if (writer != kSeveral) order_.take_up(wave, writer - 1, shadow.write_time);
         } else if (!is_after_write(wave, writer, shadow, address)) {
-          refuse(race(reads ? "read without a barrier after the write by" : "write without a barrier after the write by",
-                      shadow, writer, address + byte, lane),
-                 lacking);
-          return;
+          const char* const what =
+              reads ? "read without a barrier after the write by" : "write without a barrier after the write by";
+          if (!refuse(race(what, shadow, writer, address + byte, lane), instruction, lacking)) return;
         }
       }
       if (kind == Access::kRead) {
@@ -318,7 +321,8 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
       } else if (!reads) {
         if (const std::uint8_t reader = shadow.readers[byte]; reader != 0 && reader != owner) {
           if (const unsigned other = unordered_reader(wave, shadow.reader_waves, shadow); other < LdsOrder::kWaves)
-            throw race("write without a barrier after the read by", shadow, other + 1, address + byte, lane);
+            refuse(race("write without a barrier after the read by", shadow, other + 1, address + byte, lane), instruction,
+                   nullptr);
         }
         changed |= 1U << byte;
         shadow.writers[byte] = atomic && writer != 0 && writer != owner ? kSeveral : owner;
@@ -329,7 +333,7 @@ void Lds::check_dword(Access kind, Shadow& shadow, unsigned byte_mask, unsigned 
     if (reads) {
       if (kind != Access::kPoll) shadow.read_time = order_.now();
     } else if (changed != 0) {
-      if (shadow.followed != 0) forget_reads(shadow, changed, wave, address, lane);
+      if (shadow.followed != 0) forget_reads(shadow, changed, wave, address, instruction, lane);
       shadow.write_time = order_.now();
       shadow.atomic = atomic ? 1 : 0;
       if (atomic) order_.atomic(wave, address, kind == Access::kExchange);
@@ -350,7 +354,9 @@ void Lds::begin_epoch(Shadow& shadow, std::uint32_t epoch) {
 }
 
 // A write to what others have read, which nothing orders: they may not use it.
-void Lds::forget_reads(Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t address, int lane) {
+void Lds::forget_reads(Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t address,
+                       std::uint32_t instruction, int lane) {
+  if (accepts(FaultKind::kRace, instruction)) return;
   for (unsigned others = shadow.followed & ~(1U << wave); others != 0;) {
     const unsigned reader = unordered_reader(wave, others, shadow);
     if (reader == LdsOrder::kWaves) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../device/fault.hpp"
+#include "accepted.hpp"
 #include "instruction.hpp"
 #include "lds_order.hpp"
 
@@ -67,6 +68,7 @@ class Lds {
 
   void set_single_wave(bool single) { single_ = single; }
   bool is_single_wave() const { return single_; }
+  void set_accepted(const AcceptedFaults* accepted) { accepted_ = accepted; }
   void set_reader(unsigned wave, LdsReader* reader) { readers_[wave] = reader; }
   void tick() { order_.tick(); }
   // Where the instruction stands that last wrote the dword, for messages.
@@ -108,9 +110,14 @@ class Lds {
                    std::uint32_t address, std::uint32_t instruction, int lane, const std::byte* data,
                    std::uint8_t* lacking);
   static void begin_epoch(Shadow& shadow, std::uint32_t epoch);
-  void forget_reads(Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t address, int lane);
+  void forget_reads(Shadow& shadow, unsigned byte_mask, unsigned wave, std::uint32_t address,
+                    std::uint32_t instruction, int lane);
+  bool accepts(FaultKind kind, std::uint32_t instruction) const {
+    return accepted_ != nullptr && accepted_->has(kind, instruction);
+  }
   static Violation race(const char* what, const Shadow& shadow, unsigned owner, std::uint32_t address, int lane);
-  void refuse(Violation violation, std::uint8_t* lacking);
+  // Whether to go on all the same. If not, what was read has no value; without `lacking` this throws.
+  bool refuse(Violation violation, std::uint32_t instruction, std::uint8_t* lacking);
   bool is_after_write(unsigned wave, unsigned writer, const Shadow& shadow, std::uint32_t address) const;
   // A wave of the mask whose reads nothing orders before; kWaves if there is none.
   unsigned unordered_reader(unsigned wave, unsigned mask, const Shadow& shadow) const;
@@ -121,6 +128,8 @@ class Lds {
   LdsOrder order_;
   std::array<LdsReader*, LdsOrder::kWaves> readers_{};
   std::optional<Violation> race_;
+  const AcceptedFaults* accepted_ = nullptr;
+  std::byte outside_[16];  // for accepted accesses outside: what is read there is 0
   bool single_ = false;
 };
 

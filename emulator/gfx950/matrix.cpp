@@ -155,7 +155,7 @@ Undefined find_undefined(const Wave& wave, const Instruction& i, const Shape& sh
     if (operand.kind != Operand::Kind::kVector) return 0;
     Mask bad = 0;
     for (unsigned r = operand.index; r < unsigned{operand.index} + operand.dwords; ++r) {
-      const Mask missing = ~wave.defined({static_cast<std::uint16_t>(r), 1});
+      const Mask missing = wave.without_accepted(r, ~wave.defined({static_cast<std::uint16_t>(r), 1}));
       if (missing != 0 && wave.is_pending(r, missing)) wave.report_undefined(r, missing);
       if (missing != 0) made.from = r;
       bad |= missing;

@@ -206,8 +206,12 @@ void Wave::step(const Instruction& instruction) {
   Mask missing = 0;
   missing_high_ = 0;
   if ((instruction.form->flags & kSelfChecked) == 0) missing = check_reads(instruction);
-  if (awaited_ != 0 || !scalar_loads_.empty()) check_writes(instruction);
-  check_wait_states(instruction);
+  try {
+    if (awaited_ != 0 || !scalar_loads_.empty()) check_writes(instruction);
+    check_wait_states(instruction);
+  } catch (const Violation& violation) {
+    if (!accepts(violation.kind)) throw;
+  }
   instruction.handler(*this, instruction);
   if (missing != 0) {
     for (unsigned i = 0; i < instruction.num_vector_writes; ++i) {
@@ -249,6 +253,7 @@ Mask Wave::check_reads(const Instruction& instruction) {
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
       Mask missing = lanes & ~ready_[r];
       if (missing == 0) continue;
+      missing = without_accepted(r, missing);
       if ((missing & pending_[r]) != 0) report_undefined(r, missing & pending_[r]);
       // A part that is all that the operand takes may be there.
       for (const Operand& operand : instruction.sources) {
@@ -313,6 +318,7 @@ void Wave::undefine_from(unsigned index, Mask lanes, unsigned from) {
 void Wave::require_scalar(unsigned index) const {
   if (scalar_state_[index] == 1) return;
   if (scalar_state_[index] == 2) {
+    if (accepts(FaultKind::kMissingWait)) return;
     throw Violation{FaultKind::kMissingWait,
                     name_of_scalar(index) + " is read while a scalar load is on its way to it"};
   }
@@ -659,6 +665,7 @@ bool Wave::forget_read(std::uint32_t address, unsigned byte_mask, const Violatio
         met |= Mask{1} << lane;
     });
     if (met == 0) continue;
+    if (kernel_.accepted().has(FaultKind::kRace, kernel_.instructions()[read.instruction].address)) continue;
     if ((met & read.used) != 0) return false;
     read.lanes &= ~met;
     races_.insert_or_assign(read.instruction, fault);

@@ -78,6 +78,12 @@ class Wave : public WarpProgram, private LdsReader {
   // The register gets no value in these lanes, because of what `from` lacks (or by the present instruction).
   void undefine_from(unsigned index, Mask lanes, unsigned from);
   bool is_pending(unsigned index, Mask lanes) const { return (pending_[index] & lanes) != 0; }
+  // The lanes without a value, but for those whose load nobody has waited for if that is accepted here.
+  Mask without_accepted(unsigned index, Mask missing) const {
+    const bool passes = (missing & pending_[index]) != 0 && accepts(FaultKind::kMissingWait);
+    return passes ? missing & ~pending_[index] : missing;
+  }
+  bool accepts(FaultKind kind) const { return kernel_.accepted().has(kind, present().address); }
   void check_scalars(const Instruction& instruction) const;
   void require_scalar(unsigned index) const;
   bool bytes_defined(unsigned index, unsigned byte_mask, Mask lanes) const;

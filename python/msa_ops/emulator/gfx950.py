@@ -22,6 +22,7 @@ def run_gfx950(
     max_instructions: int = MAX_INSTRUCTIONS,
     seed: int | None = None,
     uncached: Sequence[Any] = (),
+    accept: Sequence[tuple[str, int, int]] = (),
 ) -> Report:
     """Executes one launch of a kernel of a code object for gfx950 (CDNA4).
 
@@ -33,6 +34,9 @@ def run_gfx950(
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: wave instructions after which the launch is given up. seed: of a random schedule.
     uncached: tensors and arrays in fine-grained memory, past the caches: whatever is stored there is at system scope.
+    accept: faults that are known, as (kind, first, last) instruction in the text: "race", "missing wait",
+        "wait states", "uninitialized shared memory" and "out of bounds" of the LDS. The launch goes on as if it had
+        gone well: with what the LDS or the register holds by then, 0 outside the LDS. Other kinds have no effect.
 
     Raises EmulatorFault (kind, kernel, line = offset of the instruction in .text, block, warp, lane, address) for what
     the kernel does wrong, CodeObjectError (a ValueError) for what is no code object of gfx950, UnsupportedGfx950 (a
@@ -47,7 +51,16 @@ def run_gfx950(
     shape = three("grid", grid), three("block", block)
     return report_of(
         _C.emulate_code_object(
-            code_object, kernel, *shape, lds, kernarg, allocations, max_instructions, seed, _ranges(uncached)
+            code_object,
+            kernel,
+            *shape,
+            lds,
+            kernarg,
+            allocations,
+            max_instructions,
+            seed,
+            _ranges(uncached),
+            list(accept),
         )
     )
 
@@ -63,6 +76,7 @@ def run_gfx950_on_devices(
     max_instructions: int = MAX_INSTRUCTIONS,
     seed: int | None = None,
     uncached: Sequence[Any] = (),
+    accept: Sequence[tuple[str, int, int]] = (),
 ) -> list[Report]:
     """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
 
@@ -91,6 +105,7 @@ def run_gfx950_on_devices(
         max_instructions,
         seed,
         _ranges(uncached),
+        list(accept),
     )
     return [report_of(count) for count in counters]
 

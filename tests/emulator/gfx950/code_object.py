@@ -66,12 +66,12 @@ def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds:
 
 def run(text: str, *arrays: NDArray[Any], blocks: int | Sequence[int] = 1, threads: int = 64, lds: int = 0, scratch: int = 0,
         flush: bool = False, max_instructions: int = 1_000_000, seed: int | None = None,
-        uncached: Sequence[Any] = ()) -> Report:  # fmt: skip
+        uncached: Sequence[Any] = (), accept: Sequence[tuple[str, int, int]] = ()) -> Report:  # fmt: skip
     """Runs a kernel whose arguments are the addresses of the arrays."""
     arguments = b"".join(struct.pack("<Q", array.__array_interface__["data"][0]) for array in arrays)
     made = code_object(text, lds=lds, scratch=scratch, flush=flush)
     return run_gfx950(made, NAME, blocks, threads, arguments, tensors={f"array {i}": array for i, array in enumerate(arrays)},
-                      max_instructions=max_instructions, seed=seed, uncached=uncached)  # fmt: skip
+                      max_instructions=max_instructions, seed=seed, uncached=uncached, accept=accept)  # fmt: skip
 
 
 def apply(instruction: str, dwords: int, *operands: NDArray[Any], lanes: int = 64, flush: bool = False,

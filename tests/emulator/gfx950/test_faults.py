@@ -429,3 +429,26 @@ s_endpgm"""
         assert flags.tolist() == [1, 1]
     with pytest.raises(EmulatorFault, match="limit"):
         run(text, np.zeros(2, np.uint32), blocks=1, max_instructions=10_000)
+
+
+KNOWN = {"race", "missing wait", "wait states", "uninitialized shared memory"}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, case in CASES.items() if case.kind in KNOWN and "scratch" not in n] + ["lds_outside"]
+)
+def test_a_known_fault_is_passed_over(name: str) -> None:
+    """By its kind and place, and nowhere else."""
+    case = CASES[name]
+    text = START + case.wrong + STORE
+    place = place_of(text, "// here")
+    options = {"threads": case.threads, "blocks": case.blocks, "lds": 4096, "scratch": 16}
+    try:
+        run(text, *arrays(), **options, accept=[(case.kind, place, place)])
+    except EmulatorFault as fault:  # some texts hold a second one
+        assert (fault.kind, fault.line > place) == (case.kind, True), str(fault)
+    with pytest.raises(EmulatorFault) as caught:
+        run(text, *arrays(), **options, accept=[(case.kind, place + 4, 1 << 20), ("limit", 0, 1 << 20)])
+    assert caught.value.line == place
+    with pytest.raises(ValueError, match="kind of a fault"):
+        run(text, *arrays(), **options, accept=[("bad luck", 0, 0)])

@@ -55,7 +55,7 @@ class Hip:
     """seed: of random schedules, another one for each launch; None: waves take turns. folder: for the library.
 
     launches: what ran. error: the first exception of a launch; after it nothing runs any more.
-    uncached: memory that a host would allocate uncached.
+    uncached: memory that a host would allocate uncached. accept: known faults to pass over (run_gfx950).
     """
 
     folder: Path
@@ -65,6 +65,7 @@ class Hip:
     launches: list[Launch] = field(default_factory=list)
     error: BaseException | None = None
     uncached: list[torch.Tensor] = field(default_factory=list)
+    accept: list[tuple[str, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._modules: list[bytes] = []
@@ -147,7 +148,17 @@ class Hip:
         if len(launches) == 1:
             counters = [
                 _C.emulate_code_object(
-                    code, name, grid, block, lds, launches[0][5], memory, self.max_instructions, seed, uncached
+                    code,
+                    name,
+                    grid,
+                    block,
+                    lds,
+                    launches[0][5],
+                    memory,
+                    self.max_instructions,
+                    seed,
+                    uncached,
+                    self.accept,
                 )
             ]
         else:
@@ -162,6 +173,7 @@ class Hip:
                 self.max_instructions,
                 seed,
                 uncached,
+                self.accept,
             )
         seconds = time.process_time() - started
         self.launches.append(Launch(name, grid, block, [report_of(count) for count in counters], seconds))
