@@ -244,6 +244,7 @@ def emulate_code_object(
     max_instructions: int,
     seed: int | None,
     uncached: Sequence[tuple[int, int]] = ...,
+    accept: Sequence[tuple[str, int, int]] = ...,
 ) -> EmulatorCounters: ...
 def emulate_code_object_on_devices(
     code_object: bytes,
@@ -256,6 +257,7 @@ def emulate_code_object_on_devices(
     max_instructions: int,
     seed: int | None,
     uncached: Sequence[tuple[int, int]] = ...,
+    accept: Sequence[tuple[str, int, int]] = ...,
 ) -> list[EmulatorCounters]: ...
 def code_object_kernels(code_object: bytes) -> list[dict[str, Any]]: ...
 def disassemble_gfx950(code_object: bytes, kernel: str) -> list[tuple[int, int, str]]: ...
