@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMostCalls = 4096;
 constexpr std::size_t kMostKeywords = 64;
+constexpr std::size_t kMostGraphs = 128;
 
 // Calls function(value) for all values of a call that are given, in the order in which it is read.
 template <typename Function>
@@ -138,6 +139,7 @@ bool CallReplays::read(const CallValues& values, bool grad_enabled, Reading& rea
 void CallReplays::forget() {
   last_ = nullptr;
   calls_.clear();
+  graphs_ = 0;
 }
 
 std::shared_ptr<const CallReplays::Call> CallReplays::find(const std::string& bytes) {
@@ -161,7 +163,7 @@ PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int
   const std::shared_ptr<const Call> call = find(reading.bytes);  // what runs meanwhile may forget it
   if (call == nullptr) return nullptr;
   if (call->make.is_none()) {
-    if (!launch(*call, reading.spans)) return nullptr;
+    if (!launch(*call, reading)) return nullptr;
     return Py_NewRef(values.outs == nullptr ? Py_None : values.outs);
   }
   py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call->make.ptr()));
@@ -171,11 +173,24 @@ PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int
   for (const py::handle result : results) {
     if (!reader_.append(result, alignment_, false, ignored, reading.spans)) return nullptr;
   }
-  if (!launch(*call, reading.spans)) return nullptr;
+  if (!launch(*call, reading)) return nullptr;
   return results.size() == 1 ? Py_NewRef(PyTuple_GET_ITEM(results.ptr(), 0)) : made.release().ptr();
 }
 
-bool CallReplays::launch(const Call& call, std::vector<SignatureReader::Span>& spans) const {
+void CallReplays::make_room() {
+  if (++graphs_ <= kMostGraphs) return;
+  std::vector<LaunchGraphs*> found;
+  for (const auto& each : calls_) found.push_back(each.second->graphs.get());
+  std::sort(found.begin(), found.end(),
+            [](const LaunchGraphs* one, const LaunchGraphs* other) { return one->last_use() < other->last_use(); });
+  for (LaunchGraphs* graphs : found) {
+    if (graphs_ <= kMostGraphs / 2) break;
+    graphs_ -= std::min(graphs_, graphs->clear());
+  }
+}
+
+bool CallReplays::launch(const Call& call, Reading& reading) {
+  auto& spans = reading.spans;
   SignatureReader::Scratch workspace;
   if (call.workspace_bytes > 0) {
     workspace = reader_.allocate(call.device, call.workspace_bytes);
@@ -184,27 +199,19 @@ bool CallReplays::launch(const Call& call, std::vector<SignatureReader::Span>& s
     spans.push_back({begin, begin + call.workspace_bytes, true});
   }
   const std::uintptr_t stream = reader_.current_stream(call.device);
-  // The driver may wait for room in its queue, and what frees it may need the interpreter.
-  const ReleasedInterpreter released;
-  const auto prepared = [&spans](const ReplayedLaunch& one) {
-    LaunchValues values(one.values);
+  if (call.graphs->may_grow(stream)) make_room();
+  auto& launches = reading.launches;
+  launches.clear();
+  for (const ReplayedLaunch& one : call.launches) {
+    launches.push_back({one.position, LaunchValues(one.values)});
+    LaunchValues& values = launches.back().values;
     for (const auto& address : one.addresses) {
       values[address.place] = static_cast<std::int64_t>(spans[address.tensor].begin) + address.offset;
     }
-    return values;
-  };
-  if (call.graphs != nullptr) {
-    std::vector<Launch> launches;
-    launches.reserve(call.launches.size());
-    for (const ReplayedLaunch& one : call.launches) launches.push_back({one.position, prepared(one)});
-    call.graphs->launch(call.device, stream, launches);
-    return true;
   }
-  const KernelLauncher launcher(call.device, stream);
-  for (const ReplayedLaunch& one : call.launches) {
-    LaunchValues values = prepared(one);
-    launcher.launch(one.position, values);
-  }
+  // The driver may wait for room in its queue, and what frees it may need the interpreter.
+  const ReleasedInterpreter released;
+  call.graphs->launch(call.device, stream, launches);
   return true;
 }
 
@@ -235,7 +242,7 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
   if (spans.size() != tensors.size()) return false;
   const std::int64_t workspace_bytes =
       made_workspace.is_none() ? 0 : static_cast<std::int64_t>(spans.back().end - spans.back().begin);
-  Call call{device, {}, workspace_bytes, std::move(make), nullptr};
+  Call call{device, {}, workspace_bytes, std::move(make), std::make_unique<LaunchGraphs>()};
   for (const py::handle launch : launches) {
     const auto pair = launch.cast<py::tuple>();
     ReplayedLaunch one{pair[0].cast<int>(), {}, {}};
@@ -261,7 +268,6 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
     }
     call.launches.push_back(std::move(one));
   }
-  if (call.launches.size() >= LaunchGraphs::kLeastLaunches) call.graphs = std::make_unique<LaunchGraphs>();
   if (generation != generation_ || calls_.size() >= kMostCalls) forget();
   generation_ = generation;
   calls_.insert_or_assign(std::move(reading.bytes), std::make_shared<const Call>(std::move(call)));

@@ -72,20 +72,23 @@ class CallReplays {
     std::vector<ReplayedLaunch> launches;
     std::int64_t workspace_bytes;  // 0 if the call makes no workspace
     pybind11::object make;
-    std::unique_ptr<LaunchGraphs> graphs;  // of many launches
+    std::unique_ptr<LaunchGraphs> graphs;
   };
   // What is read of a call. Threads keep theirs, so that reading allocates nothing.
   struct Reading {
     std::string bytes;
     std::vector<SignatureReader::Span> spans;
+    std::vector<Launch> launches;
   };
   class BorrowedReading;
   // Reads a call; false if it is not for the short way.
   bool read(const CallValues& values, bool grad_enabled, Reading& reading) const;
   std::shared_ptr<const Call> find(const std::string& bytes);
   void forget();
-  // Null if there is no memory for the workspace; throws if a launch fails.
-  bool launch(const Call& call, std::vector<SignatureReader::Span>& spans) const;
+  // Room for one graph more; those that were not used for the longest time are given up.
+  void make_room();
+  // False if there is no memory for the workspace; throws if a launch fails.
+  bool launch(const Call& call, Reading& reading);
   int place_of(PyObject* name) const;
 
   // The places of a call's keywords. A tuple of keywords is a constant of the code that calls, and is kept.
@@ -103,6 +106,7 @@ class CallReplays {
   std::int64_t generation_ = 0;
   using Calls = std::unordered_map<std::string, std::shared_ptr<const Call>>;
   Calls calls_;
+  std::size_t graphs_ = 0;  // at most so many executable graphs are there
   const Calls::value_type* last_ = nullptr;  // found last: a loop asks for the same
 };
 

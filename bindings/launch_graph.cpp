@@ -55,6 +55,7 @@ class LaunchGraph::Nodes {
  public:
   explicit Nodes(DriverRuntime& driver) : driver_(driver) {}
   ~Nodes() {
+    const DriverRuntime::RelaxedCapture relaxed(driver_);
     // Launches of it that are under way end first.
     if (executable_ != nullptr) driver_.destroy_executable(executable_);
     if (graph_ != nullptr) driver_.destroy_graph(graph_);
@@ -137,15 +138,42 @@ bool LaunchGraph::launch(int device, std::uintptr_t stream, std::vector<Launch>&
   return true;
 }
 
+LaunchGraphs::OfStream* LaunchGraphs::find(std::uintptr_t stream) {
+  const auto own =
+      std::find_if(graphs_.begin(), graphs_.end(), [stream](const OfStream& one) { return one.stream == stream; });
+  if (own != graphs_.end()) return &*own;
+  if (graphs_.size() >= kMostStreams) return nullptr;
+  graphs_.push_back({stream, 0, nullptr});
+  return &graphs_.back();
+}
+
+bool LaunchGraphs::may_grow(std::uintptr_t stream) {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const OfStream* own = find(stream);
+  return own != nullptr && own->graph == nullptr && own->calls >= kCallsBefore;
+}
+
+std::size_t LaunchGraphs::clear() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return 0;
+  const auto made = std::count_if(graphs_.begin(), graphs_.end(), [](const OfStream& one) { return one.graph != nullptr; });
+  graphs_.clear();
+  return static_cast<std::size_t>(made);
+}
+
 void LaunchGraphs::launch(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
-  if (launches.size() >= kLeastLaunches && DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream))) {
+  static std::atomic<std::uint64_t> uses{0};
+  if (DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream))) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto own = std::find_if(graphs_.begin(), graphs_.end(), [stream](const OfStream& one) { return one.stream == stream; });
-    if (own == graphs_.end() && graphs_.size() < kMostStreams) {
-      graphs_.push_back({stream, std::make_unique<LaunchGraph>()});
-      own = graphs_.end() - 1;
+    last_use_ = ++uses;
+    OfStream* own = find(stream);
+    if (own != nullptr && own->calls < kCallsBefore) {
+      ++own->calls;
+    } else if (own != nullptr) {
+      if (own->graph == nullptr) own->graph = std::make_unique<LaunchGraph>();
+      if (own->graph->launch(device, stream, launches)) return;
     }
-    if (own != graphs_.end() && own->graph->launch(device, stream, launches)) return;
   }
   const KernelLauncher launcher(device, stream);
   for (Launch& launch : launches) launcher.launch(launch.position, launch.values);
