@@ -142,6 +142,8 @@ void add_emulator(py::module_& m) {
       .def_readonly("waits", &emulator::Counters::waits)
       .def_readonly("waits_for", &emulator::Counters::waits_for)
       .def_readonly("instructions_of_warp", &emulator::Counters::instructions_of_warp)
+      .def_readonly("waits_of_warp", &emulator::Counters::waits_of_warp)
+      .def_readonly("bytes_by_space", &emulator::Counters::bytes_by_space)
       .def_readonly("launches", &emulator::Counters::launches)
       .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);
 

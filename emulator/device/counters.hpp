@@ -28,6 +28,10 @@ struct Counters {
   // gfx950: times that a wave had to wait, by what for: barrier, vmcnt, lgkmcnt.
   std::map<std::string, std::uint64_t> waits_for;
   std::map<unsigned, std::uint64_t> instructions_of_warp;  // by the warp's number in its block
+  std::map<unsigned, std::uint64_t> waits_of_warp;
+  // Bytes read and written by space: "shared" of the block itself, "cluster": that of another block, "local", "tensor"
+  // (loads, stores and copies). Operands that matrix instructions take from memory by themselves are not in it.
+  std::map<std::string, std::array<std::uint64_t, 2>> bytes_by_space;
   std::uint64_t out_of_range_lanes = 0;  // gfx950: lanes whose access a buffer resource did not hold
   std::uint64_t launches = 0;
 };

@@ -44,6 +44,7 @@ const Forms& all_forms() {
     for (const auto add : {
              add_memory_forms,
              add_atomic_forms,
+             add_wide_atomic_forms,
              add_warp_forms,
              add_control_forms,
              add_mma_forms,

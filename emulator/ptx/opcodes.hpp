@@ -27,6 +27,7 @@ void add_general_conversion_forms(Forms& forms);  // last of the conversions
 void add_move_forms(Forms& forms);
 void add_memory_forms(Forms& forms);
 void add_atomic_forms(Forms& forms);
+void add_wide_atomic_forms(Forms& forms);
 void add_warp_forms(Forms& forms);
 void add_control_forms(Forms& forms);
 void add_mma_forms(Forms& forms);

@@ -46,6 +46,7 @@ void cp_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
     shared.will_write(to, bytes, bytes, access, who);
     const std::byte* source = given > 0 ? warp.block().global().range(from, given, bytes, false, who) : nullptr;
     warp.copies().add({lane, bytes, given, to, source, 0});
+    warp.count_bytes(PtxWarp::Space::kShared, true, bytes);
     warp.count_read(given);
   });
 }
@@ -152,6 +153,7 @@ void load_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
       const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
       destination.block->shared().will_write(destination.address, bytes, 16, end.access, who);
       destinations.push_back(destination);
+      warp.count_bytes(*destination.block, true, bytes);
       issue.signals.push_back(end.signal);
       issue.blocks.push_back(destination.block);
     };
@@ -231,6 +233,7 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const Actor actor = ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk);
     const std::uint64_t group = warp.bulk_groups().open(lane);
     source.block->shared().will_read(from, bytes, 16, ordering.of_work(actor, static_cast<Clock>(group), false), who);
+    warp.count_bytes(*source.block, false, bytes);
     std::uint32_t mask = StoreBulk::kWhole;
     if (masked) mask = static_cast<std::uint32_t>(warp.value(i.operands[4], lane));
     Issue issue;
@@ -264,6 +267,8 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
     source.block->shared().will_read(from, bytes, 16, end.access, who);
     destination.block->shared().will_write(to, bytes, 16, end.access, who);
+    warp.count_bytes(*source.block, false, bytes);
+    warp.count_bytes(*destination.block, true, bytes);
     Issue issue;
     issue.operation = std::make_unique<StoreBulk>(source.block->shared(), from, bytes, nullptr,
                                                   &destination.block->shared(), to, Operation::function,
@@ -349,6 +354,7 @@ void store_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     issue.signals.back().bytes += bytes;
     destination.block->shared().will_write(destination.address, bytes, bytes, access, who);
+    warp.count_bytes(*destination.block, true, bytes);
     StoreAsync::One one{&destination.block->shared(), destination.address, bytes, {}};
     for (unsigned at = 0; at < count; ++at) {
       const std::uint64_t value = warp.value(i.operands[1 + at], lane);

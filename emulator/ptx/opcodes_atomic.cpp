@@ -50,7 +50,6 @@ std::uint32_t both_halves(std::uint32_t a, std::uint32_t b) {
 // Shared memory holds no value where it held none before, or where a register without a value went into it.
 void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, std::uint64_t address, std::size_t bytes,
                     unsigned lane) {
-  if (i.form->memory == MemorySpace::kGeneric && space_of(address) != MemorySpace::kCluster) return;
   SharedMemory& shared = warp.block().holder(address, static_cast<int>(lane)).shared();
   const bool returns = &base != &i.operands[0];
   const auto missing = shared.first_unwritten(address, bytes);
@@ -62,6 +61,11 @@ void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, st
 void check_undefined(PtxWarp& warp, const Instruction& i, MemorySpace space, Mask lanes) {
   warp.want_defined(i.operands[0], lanes);
   if (space != MemorySpace::kShared && space != MemorySpace::kCluster) warp.want_defined(i.operands[1], lanes);
+}
+
+void count_shared(PtxWarp& warp, std::uint64_t address, std::size_t bytes, unsigned lane) {
+  const ThreadBlock& holder = warp.block().holder(address, static_cast<int>(lane));
+  for (const bool write : {false, true}) warp.count_bytes(holder, write, bytes);
 }
 
 template <typename T, MemorySpace space, typename Function>
@@ -78,7 +82,10 @@ void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes
       const T now = function(lane, old);
       std::memcpy(place, &now, sizeof(T));
     }
-    if (space != MemorySpace::kGlobal && !global) note_undefined(warp, i, base, address, sizeof(T), lane);
+    if (!global) {  // the address is one of shared memory of the cluster now, also if it was generic
+      note_undefined(warp, i, base, address, sizeof(T), lane);
+      count_shared(warp, address, sizeof(T), lane);
+    }
     if (global) {
       warp.count_read(sizeof(T));
       warp.count_written(sizeof(T));

@@ -25,6 +25,15 @@ void check_row(std::uint64_t address, unsigned lane) {
   }
 }
 
+// The rows of 8 x 8 matrices and the like are read or written eight at a time.
+void count_rows(PtxWarp& warp, const Operand& base, unsigned count, std::size_t bytes, bool write) {
+  std::uint64_t addresses[kLanes] = {};
+  for (unsigned row = 0; row < count; ++row) addresses[row] = row_address(warp, base, row);
+  const Mask lanes = count == kLanes ? kAllLanes : (Mask{1} << count) - 1;
+  warp.count_shared_request(addresses, kRowBytes, lanes);
+  warp.count_bytes(PtxWarp::Space::kShared, write, count * bytes);
+}
+
 // m8n8 of 16-bit elements, `count` matrices.
 template <unsigned count, bool transpose>
 void load_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -34,6 +43,7 @@ void load_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t address = row_address(warp, i.operands[count], row);
     std::memcpy(rows[row], warp.block().shared().read(address, kRowBytes, static_cast<int>(row)), kRowBytes);
   }
+  count_rows(warp, i.operands[count], count * 8, kRowBytes, false);
   for (unsigned matrix = 0; matrix < count; ++matrix) {
     auto* out = warp.out<std::uint32_t>(i.operands[matrix]);
     const auto& from = &rows[matrix * 8];
@@ -59,6 +69,7 @@ void store_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     std::memcpy(warp.block().shared().write(address, kRowBytes, static_cast<int>(row)), elements, kRowBytes);
   }
+  count_rows(warp, i.operands[0], count * 8, kRowBytes, true);
 }
 
 void move_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -107,6 +118,7 @@ void load_rows(PtxWarp& warp, const Operand& base, unsigned count, unsigned char
     }
     unpack<packing>(packed, rows[row]);
   }
+  count_rows(warp, base, count, kWords * 4, false);
 }
 
 // m8n16: lane 4 r + c holds elements 4 c ... 4 c + 3 of row r.
@@ -154,6 +166,7 @@ void store_8(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t address = row_address(warp, i.operands[0], row);
     std::memcpy(warp.block().shared().write(address, kRowBytes, static_cast<int>(row)), bytes, kRowBytes);
   }
+  count_rows(warp, i.operands[0], count * 8, kRowBytes, true);
 }
 
 template <unsigned count>

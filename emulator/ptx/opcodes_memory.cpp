@@ -114,10 +114,41 @@ void find_addresses(PtxWarp& warp, const Operand& base, std::uint64_t displaceme
   }
 }
 
-// One request of the warp, in the spaces that have them.
-void count_request(PtxWarp& warp, const std::uint64_t* addresses, std::size_t bytes, MemorySpace space, Mask lanes) {
-  if (space == MemorySpace::kShared) warp.count_shared_request(addresses, bytes, lanes);
-  if (space == MemorySpace::kGlobal) warp.count_global_request(addresses, lanes);
+// One request of the warp; a generic one is one for each space that its lanes are in.
+void count_request(PtxWarp& warp, const std::uint64_t* addresses, std::size_t bytes, MemorySpace space, Mask lanes,
+                   bool write) {
+  using Space = PtxWarp::Space;
+  const auto count = [&](Mask some) { return bytes * static_cast<unsigned>(__builtin_popcount(some)); };
+  const auto of_cluster = [&](const std::uint64_t* places, Mask some) {
+    Mask own = 0;
+    for_lanes(some, [&](unsigned lane) {
+      own |= static_cast<Mask>(places[lane] >> warp.kernel().rank_shift() == warp.block().rank()) << lane;
+    });
+    if (own != 0) warp.count_shared_request(places, bytes, own);
+    warp.count_bytes(Space::kShared, write, count(own));
+    warp.count_bytes(Space::kCluster, write, count(some & ~own));
+  };
+  switch (space) {
+    case MemorySpace::kGlobal: return warp.count_global_request(addresses, lanes);
+    case MemorySpace::kShared:
+      warp.count_bytes(Space::kShared, write, count(lanes));
+      return warp.count_shared_request(addresses, bytes, lanes);
+    case MemorySpace::kCluster: return of_cluster(addresses, lanes);
+    case MemorySpace::kLocal: return warp.count_bytes(Space::kLocal, write, count(lanes));
+    case MemorySpace::kGeneric: {
+      std::uint64_t places[kLanes];
+      Mask global = 0, cluster = 0, local = 0;
+      for_lanes(lanes, [&](unsigned lane) {
+        places[lane] = addresses[lane];
+        const MemorySpace found = space_of(places[lane]);
+        (found == MemorySpace::kGlobal ? global : found == MemorySpace::kCluster ? cluster : local) |= Mask{1} << lane;
+      });
+      if (global != 0) warp.count_global_request(places, global);
+      if (cluster != 0) of_cluster(places, cluster);
+      return warp.count_bytes(Space::kLocal, write, count(local));
+    }
+    default: return;
+  }
 }
 
 // Of weak accesses in one space, most of which are of neighbours.
@@ -153,7 +184,7 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   }
   scatter<T>(warp, i, sources, lanes);
   for_lanes(unwritten & lanes, [&](unsigned lane) { leave_unwritten(warp, i, addresses[lane], lane); });
-  count_request(warp, addresses, bytes, space, lanes);
+  count_request(warp, addresses, bytes, space, lanes, false);
 }
 
 template <typename T>
@@ -233,7 +264,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
     });
   }
   gather<T>(warp, i, targets, lanes);
-  count_request(warp, addresses, bytes, space, lanes);
+  count_request(warp, addresses, bytes, space, lanes, true);
 }
 
 template <typename T>

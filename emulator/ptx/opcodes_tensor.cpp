@@ -111,6 +111,7 @@ void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
       const Landing landing = landing_on(warp, signalled, static_cast<std::int64_t>(box.bytes()), who);
       destination.block->shared().will_write(place, box.bytes(), 16, landing.access, who);
       destinations.push_back(destination);
+      warp.count_bytes(*destination.block, true, box.bytes());
       issue.signals.push_back(landing.signal);
       issue.blocks.push_back(destination.block);
     };
@@ -201,6 +202,7 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const AccessId access =
         ordering.of_work(ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk), static_cast<Clock>(group), false);
     source.block->shared().will_read(from, box.bytes(), 16, access, who);
+    warp.count_bytes(*source.block, false, box.bytes());
     warp.count_written(box.check(warp.block().global(), true, who));
     Issue issue;
     issue.operation = std::make_unique<StoreTensor>(std::move(box), source.block->shared(), from, reduction);

@@ -164,6 +164,7 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::uint32_t number = ++warp.tensor_work().loads;
   const AccessId access = warp.ordering().of_work(actor, number, true);
   for_ranges(move, address, split, [&](const TensorMemory::Range& range) { memory.will_read(range, access, 0); });
+  warp.count_bytes(PtxWarp::Space::kTensor, false, std::uint64_t{move.registers} * kLanes * 4);
   for (unsigned r = 0; r < move.registers; ++r) {
     auto* out = warp.out<std::uint32_t>(i.operands[r]);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -203,6 +204,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Actor actor = warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kTensorStores);
   const AccessId access = warp.ordering().of_work(actor, ++warp.tensor_work().stores, true);
   for_ranges(move, address, split, [&](const TensorMemory::Range& range) { memory.will_write(range, access, 0); });
+  warp.count_bytes(PtxWarp::Space::kTensor, true, std::uint64_t{move.registers} * kLanes * 4);
   for (unsigned r = 0; r < move.registers; ++r) {
     const auto* values = warp.row<std::uint32_t>(registers[r]);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -286,6 +288,9 @@ void copy_into(PtxWarp& warp, ThreadBlock& block, const Copy& copy, const Tensor
   const Actor pipe = tensor_pipe(warp);
   const std::uint64_t window = std::uint64_t{block.rank()} << warp.kernel().rank_shift();
   const unsigned columns = copy.chunks * kChunk / 4;
+  const std::uint64_t from_shared = std::uint64_t{copy.rows} * copy.chunks * kChunk;
+  warp.count_bytes(block, false, from_shared);
+  warp.count_bytes(PtxWarp::Space::kTensor, true, copy.to == Copy::To::kEveryQuarter ? from_shared : std::uint64_t{columns} * 4 * 128);
   if (copy.to == Copy::To::kEveryQuarter) {
     for (unsigned row = 0; row < 4; ++row) {
       memory.will_write({address.lane + 32 * row, 1, address.column, columns}, access, pipe);

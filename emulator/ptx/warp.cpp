@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -476,6 +477,15 @@ void PtxWarp::add_to(Counters& counters) const {
   std::uint64_t total = 0;
   for (const std::uint64_t count : counts_) total += count;
   counters.instructions_of_warp[index_] += total;
+  counters.waits_of_warp[index_] += waits_;
+  constexpr const char* kNames[]{"shared", "cluster", "local", "tensor"};
+  for (std::size_t space = 0; space < std::size(kNames); ++space) {
+    const std::uint64_t read = space_bytes_[2 * space], written = space_bytes_[2 * space + 1];
+    if (read + written == 0) continue;
+    auto& all = counters.bytes_by_space[kNames[space]];
+    all[0] += read;
+    all[1] += written;
+  }
 }
 
 void PtxWarp::count_global_request(const std::uint64_t* addresses, Mask lanes) {

@@ -98,6 +98,14 @@ class PtxWarp : public WarpProgram {
   Mask live() const { return live_; }
   void count_read(std::uint64_t bytes) { global_read_ += bytes; }
   void count_written(std::uint64_t bytes) { global_written_ += bytes; }
+  // Memory beside global memory: shared memory of the block, of other blocks, local and tensor memory.
+  enum class Space : std::uint8_t { kShared, kCluster, kLocal, kTensor };
+  void count_bytes(Space space, bool write, std::uint64_t bytes) {
+    space_bytes_[2 * static_cast<unsigned>(space) + (write ? 1 : 0)] += bytes;
+  }
+  void count_bytes(const ThreadBlock& holder, bool write, std::uint64_t bytes) {
+    count_bytes(&holder == &block_ ? Space::kShared : Space::kCluster, write, bytes);
+  }
   // One load or store of global or shared memory, with the lanes' addresses.
   void count_global_request(const std::uint64_t* addresses, Mask lanes);
   void count_shared_request(const std::uint64_t* addresses, std::size_t bytes, Mask lanes);
@@ -223,6 +231,7 @@ class PtxWarp : public WarpProgram {
   std::uint64_t global_read_ = 0;
   std::uint64_t global_requests_ = 0, global_sectors_ = 0, shared_passes_ = 0, shared_passes_at_least_ = 0, waits_ = 0;
   std::uint64_t global_written_ = 0;
+  std::array<std::uint64_t, 8> space_bytes_{};  // by Space: read, written
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -108,6 +108,8 @@ class EmulatorCounters:
     waits: int
     waits_for: dict[str, int]
     instructions_of_warp: dict[int, int]
+    waits_of_warp: dict[int, int]
+    bytes_by_space: dict[str, list[int]]
     launches: int
     out_of_range_lanes: int
 

@@ -153,8 +153,14 @@ def report(launches: list[Launch]) -> str:
             f"{launch.report.bank_conflicts:,}",
             _waits(launch),
             " ".join(f"{n:,}" for _, n in sorted(launch.report.instructions_of_warp.items())),
+            " ".join(f"{n:,}" for _, n in sorted(launch.report.waits_of_warp.items())) or "-",
         ]
         for launch in launches
+    ]
+    spaces = [
+        [launch.kernel, space, f"{moved.read:,}", f"{moved.written:,}"]
+        for launch in launches
+        for space, moved in launch.report.spaces.items()
     ]
     opcodes: Counter[str] = Counter()
     for launch in launches:
@@ -176,10 +182,12 @@ def report(launches: list[Launch]) -> str:
                     "conflicts",
                     "waits",
                     "instructions of warps 0, 1, ...",
+                    "waits of warps 0, 1, ...",
                 ],
                 memory,
             ),
             "",
+            *([format_table(["kernel", "space", "bytes read", "bytes written"], spaces), ""] if spaces else []),
             format_table(["opcode", "warp instructions", "share"], frequent),
         ]
     )

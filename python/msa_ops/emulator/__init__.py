@@ -10,7 +10,15 @@ from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.compiled_object import CompiledObject, load_object
 from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
 from msa_ops.emulator.jit import JitLaunch, JitSession, jit
-from msa_ops.emulator.run import Report, TensorBytes, opcodes, run_compiled, run_ptx, run_ptx_on_devices
+from msa_ops.emulator.run import (
+    Report,
+    SpaceBytes,
+    TensorBytes,
+    opcodes,
+    run_compiled,
+    run_ptx,
+    run_ptx_on_devices,
+)
 from msa_ops.emulator.tensor_map import tensor_map
 
 __all__ = [
@@ -23,6 +31,7 @@ __all__ = [
     "Launch",
     "PtxError",
     "Report",
+    "SpaceBytes",
     "TensorBytes",
     "UnsupportedGfx950",
     "UnsupportedPtx",

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_by
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
 from msa_ops.emulator.object_header import argument_sizes
-from msa_ops.emulator.run import Report, allocations_of, report_of
+from msa_ops.emulator.run import Report, allocations_of, report_of, with_peers
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
 _RUNTIME_LIBRARIES = ("-lm",)
@@ -121,7 +121,7 @@ class CompiledObject:
             threads,
             multiprocessors,
         )
-        return [report_of(one) for one in counters]
+        return [with_peers(report_of(one), _of_others(i)) for i, one in enumerate(counters)]
 
     def _values(self, arguments: Sequence[Any]) -> list[bytes]:
         """The arguments as the launcher reads them. Raises ValueError for what is not as in the header."""
@@ -136,6 +136,11 @@ class CompiledObject:
                 kind = f"{len(value)} bytes" if exact else type(given).__name__
                 raise ValueError(f"argument {i}: {kind}; accepted: {size} bytes")
         return values
+
+
+def _of_others(device: int) -> Callable[[str], bool]:
+    """Whether a tensor that is an argument is one of another device."""
+    return lambda name: name.startswith("device ") and not name.startswith(f"device {device} ")
 
 
 def load_object(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msa_ops import _C
@@ -24,6 +24,14 @@ class TensorBytes:
 
 
 @dataclass(frozen=True)
+class SpaceBytes:
+    """Bytes that a launch read from and wrote to a space of memory, as often as it asked for them."""
+
+    read: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """Exact counts of what was executed.
 
@@ -36,10 +44,16 @@ class Report:
         memory share their counts.
     global_requests, global_sectors: loads and stores of global memory that warps issued, and the 32-byte sectors that
         they touched: 4 a request are a perfect access of 4 bytes a lane.
-    shared_passes, shared_passes_at_least: of loads and stores of shared memory, the passes over the 32 banks, and those
-        that no bank conflict would take. Matrix loads and copies are not in it.
+    shared_passes, shared_passes_at_least: of loads and stores of shared memory, those of matrices (ldmatrix, stmatrix)
+        too, the passes over the 32 banks, and those that no bank conflict would take. Copies and atomics are not in it.
     waits: times that a warp waited at a barrier or an mbarrier.
     instructions_of_warp: instructions by the warp's number in its block, which is its role in kernels that have roles.
+    waits_of_warp: waits by the warp's number in its block.
+    spaces: bytes of the other spaces: "shared" memory of the block itself, "cluster": shared memory of other blocks of
+        the cluster (distributed shared memory), "local", "tensor" (loads, stores and copies), and "peer": global memory
+        of other devices, which counts as global memory too. Copies count in the spaces of both ends; what matrix
+        instructions take from memory as operands does not count. A space that was not used is not in it; on gfx950
+        there are none.
     launches: kernels launched.
     out_of_range_lanes: of gfx950: lanes whose access a buffer resource did not hold, so that they read 0 or wrote
         nothing.
@@ -61,6 +75,8 @@ class Report:
     launches: int
     out_of_range_lanes: int = 0
     waits_for: dict[str, int] = field(default_factory=dict)
+    waits_of_warp: dict[int, int] = field(default_factory=dict)
+    spaces: dict[str, SpaceBytes] = field(default_factory=dict)
 
     @property
     def total_warp_instructions(self) -> int:
@@ -167,7 +183,8 @@ def run_ptx_on_devices(
     """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
 
     arguments: those of each device, whose tensors are its memory. tensors: memory that all devices may use.
-    peer_access: whether each device may also use the others' memory. The rest is as in `run_ptx`.
+    peer_access: whether each device may also use the others' memory; in its report their tensors are "device 1
+        argument 0" and so on, and what it moved from and to them is the space "peer". The rest is as in `run_ptx`.
     Returns the reports of the devices. Raises as `run_ptx`.
     """
     check_options(
@@ -180,7 +197,7 @@ def run_ptx_on_devices(
     if not arguments or any(len(own) != len(sizes) for own in arguments):
         raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
     own_memory = [allocations_of(own, tensors) for own in arguments]
-    everything = [one for memory in own_memory for one in memory]
+    by_device = [allocations_of(own, None, f"device {i} ") for i, own in enumerate(arguments)]
     counters = _C.emulate_on_devices(
         ptx,
         entry,
@@ -188,7 +205,12 @@ def run_ptx_on_devices(
         three("block", block),
         shared_memory,
         [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
-        [everything if peer_access else memory for memory in own_memory],
+        [
+            memory + [one for other, peers in enumerate(by_device) if other != i for one in peers]
+            if peer_access
+            else memory
+            for i, memory in enumerate(own_memory)
+        ],
         max_instructions,
         three("cluster", cluster),
         arch,
@@ -197,7 +219,7 @@ def run_ptx_on_devices(
         threads,
         multiprocessors,
     )
-    return [report_of(one) for one in counters]
+    return [with_peers(report_of(one), lambda name: name.startswith("device ")) for one in counters]
 
 
 def run_compiled(
@@ -302,4 +324,13 @@ def report_of(counters: _C.EmulatorCounters) -> Report:
         counters.launches,
         counters.out_of_range_lanes,
         counters.waits_for,
+        counters.waits_of_warp,
+        {space: SpaceBytes(*counts) for space, counts in counters.bytes_by_space.items()},
     )
+
+
+def with_peers(report: Report, is_peer: Callable[[str], bool]) -> Report:
+    """The report with what was moved from and to tensors of other devices, which are known by their names."""
+    of_peers = [moved for name, moved in report.tensors.items() if is_peer(name)]
+    peer = SpaceBytes(sum(one.read for one in of_peers), sum(one.written for one in of_peers))
+    return replace(report, spaces={**report.spaces, "peer": peer}) if peer != SpaceBytes() else report
