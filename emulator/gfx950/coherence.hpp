@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "../device/fault.hpp"
+#include "progress.hpp"
 
 namespace msa_ops::emulator::gfx950 {
 
@@ -104,6 +105,7 @@ class Coherence {
   // `workgroups` of each device's launch; `uncached` memory goes past all caches.
   Coherence(std::vector<std::uint64_t> workgroups, std::vector<Range> uncached, std::optional<std::uint64_t> seed);
 
+  Progress& progress() { return progress_; }
   Group* start(unsigned device, std::uint64_t number);
   void end(Group* group);
   void tick();  // a wave gets its turn
@@ -184,6 +186,7 @@ class Coherence {
   bool all_atomic(const Access& access, std::uint64_t line) const;
   void finish_one(std::size_t index);
 
+  Progress progress_;
   std::vector<std::uint64_t> left_;       // workgroups of a device that have not ended
   std::vector<std::uint64_t> ended_at_;   // of a device: then everything is written back
   std::vector<bool> shares_dies_;         // of a device: more workgroups than dies

@@ -62,7 +62,7 @@ void note_lacking(Wave::Outstanding& operation, std::uint8_t lacking, Mask lanes
 Lds::Access read_kind(Wave& wave, const Instruction& i, unsigned bytes) {
   if (wave.lds().is_single_wave()) return Lds::Access::kRead;
   if (i.polls) {
-    wave.note_polling();
+    wave.note_polling(1);  // until somebody writes to the LDS
     return Lds::Access::kPoll;
   }
   return bytes <= 8 ? Lds::Access::kFollowedRead : Lds::Access::kRead;
@@ -128,6 +128,7 @@ void write(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   const unsigned shift = i.sources[1].high ? 16 : 0;
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsWrite);
+  wave.note_change();
   const Mask missing = lacking(wave, i.sources[1], bytes, lanes);
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);
@@ -183,7 +184,10 @@ void two(Wave& wave, const Instruction& i) {
   }
   operation.lds_bytes = operation.lds_bytes_b = bytes;
   operation.lanes = lanes;
-  if (is_write) return;
+  if (is_write) {
+    wave.note_change();
+    return;
+  }
   for (unsigned word = 0; word < 2 * words; ++word) {
     std::uint32_t* const row = wave.row(i.destination.index + word);
     for_lanes(lanes, [&](unsigned lane) { row[lane] = loaded[lane][word]; });
@@ -198,6 +202,7 @@ void atomic(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsWrite);
+  wave.note_change();
   constexpr bool swaps = function == &swapped<T>;
   const Lds::Access kind = !returns ? Lds::Access::kAtomic : swaps ? Lds::Access::kExchange : Lds::Access::kAtomicReturn;
   std::uint32_t before[kLanes][2];
@@ -231,6 +236,7 @@ void compare_store(Wave& wave, const Instruction& i) {  // the first datum is co
   const std::uint32_t* const address = wave.row(i.sources[0].index);
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Wave::Outstanding& operation = wave.issue_lds(Kind::kLdsWrite);
+  wave.note_change();
   std::uint32_t before[kLanes][2];
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint32_t at = address[lane] + static_cast<std::uint32_t>(i.immediate);

@@ -121,6 +121,11 @@ void issue_flat_too(Wave& wave, const Instruction& i) {
   if (i.encoding == Encoding::kFlat) wave.issue_lds(Kind::kControl);
 }
 
+std::uint64_t mixed(std::uint64_t digest, std::uint64_t value) {
+  digest = (digest ^ value) * 0x9e3779b97f4a7c15ULL;
+  return digest ^ digest >> 29;
+}
+
 template <Fill fill>
 void load_to_lds(Wave& wave, const Instruction& i) {
   const unsigned dwords = fill == Fill::kDwords ? dwords_of(i.form->destination) : 1;
@@ -128,6 +133,7 @@ void load_to_lds(Wave& wave, const Instruction& i) {
   const std::uint32_t base = wave.sgpr(kM0) + static_cast<std::uint32_t>(i.immediate);
   wave.require_scalar(kM0);
   Wave::Outstanding& operation = wave.issue_vector(Kind::kLoadToLds);
+  wave.note_change();
   Coherence::Access access = wave.begin_access();
   std::uint64_t count = 0;
   Mask loaded = 0;
@@ -175,6 +181,7 @@ void load(Wave& wave, const Instruction& i) {
   Coherence::Access memory = wave.begin_access();
   std::array<Mask, 4> unseen{};
   bool any_unseen = false;
+  std::uint64_t seen = 1;
   each_target(wave, i, bytes, false, [&](unsigned lane, const std::byte* place, unsigned inside) {
     std::uint32_t* const data = loaded[lane];
     if (fill == Fill::kDwords) {
@@ -194,8 +201,11 @@ void load(Wave& wave, const Instruction& i) {
       }
     }
     count += inside;
+    if (memory.scope == Coherence::Scope::kWorkgroup) return;
+    seen = mixed(seen, reinterpret_cast<std::uint64_t>(place));
+    for (unsigned word = 0; word < dwords; ++word) seen = mixed(seen, data[word]);
   });
-  if (is_global && memory.scope != Coherence::Scope::kWorkgroup) wave.note_polling();
+  if (is_global && memory.scope != Coherence::Scope::kWorkgroup) wave.note_polling(seen);
   wave.count_read(count);
   constexpr bool keeps = fill >= Fill::kLow8;
   for (unsigned word = 0; word < dwords; ++word) {
@@ -220,15 +230,18 @@ void store(Wave& wave, const Instruction& i) {
   const bool is_global = i.encoding != Encoding::kScratch;
   Coherence::Access memory = wave.begin_access();
   std::uint64_t count = 0;
+  bool changed = false;
   each_target(wave, i, bytes, true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr) return;
     std::uint32_t words[4];
     for (unsigned word = 0; word < dwords; ++word) words[word] = data[word * kLanes + lane];
     if (small_bytes != 0) words[0] >>= shift;
     if (is_global) wave.coherence().store(memory, place, inside);
+    changed = changed || std::memcmp(place, words, inside) != 0;
     std::memcpy(place, words, inside);
     count += inside;
   });
+  if (changed && is_global) wave.note_change();
   wave.count_written(count);
   Wave::Outstanding& operation = wave.issue_vector(Kind::kStore);
   if (is_global) wave.finish_access(memory, operation);
@@ -242,7 +255,8 @@ void atomic(Wave& wave, const Instruction& i) {
   alignas(16) std::uint32_t before[kLanes][2] = {};
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Coherence::Access memory = wave.begin_access(true);
-  std::uint64_t count = 0;
+  std::uint64_t count = 0, seen = 1;
+  bool changed = false;
   each_target(wave, i, sizeof(T), true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr || inside < sizeof(T)) return;
     if (reinterpret_cast<std::uintptr_t>(place) % sizeof(T) != 0) {
@@ -255,10 +269,14 @@ void atomic(Wave& wave, const Instruction& i) {
     std::memcpy(&operand, words, sizeof(T));
     const T old = exchange_memory<T>(place, [&](T value) { return function(value, operand); });
     std::memcpy(before[lane], &old, sizeof(T));
+    changed = changed || std::memcmp(place, &old, sizeof(T)) != 0;
+    seen = mixed(mixed(seen, reinterpret_cast<std::uint64_t>(place)), static_cast<std::uint64_t>(old));
     count += sizeof(T);
   });
   wave.count_read(count);
   wave.count_written(count);
+  if (changed) wave.note_change();
+  else wave.note_polling(seen);
   Wave::Outstanding& operation = wave.issue_vector(returns ? Kind::kLoad : Kind::kStore);
   wave.finish_access(memory, operation);
   if (returns) {
@@ -279,7 +297,8 @@ void compare_and_swap(Wave& wave, const Instruction& i) {
   const std::uint32_t* const data = wave.row(i.sources[1].index);
   alignas(16) std::uint32_t before[kLanes][2] = {};
   Coherence::Access memory = wave.begin_access(true);
-  std::uint64_t count = 0;
+  std::uint64_t count = 0, seen = 1;
+  bool changed = false;
   each_target(wave, i, sizeof(T), true, [&](unsigned lane, std::byte* place, unsigned inside) {
     if (place == nullptr || inside < sizeof(T)) return;
     wave.coherence().modify(memory, place, sizeof(T), static_cast<int>(lane));
@@ -290,10 +309,14 @@ void compare_and_swap(Wave& wave, const Instruction& i) {
     std::memcpy(&expected, parts + words, sizeof(T));
     const T old = exchange_memory<T>(place, [&](T now) { return now == expected ? value : now; });
     std::memcpy(before[lane], &old, sizeof(T));
+    changed = changed || std::memcmp(place, &old, sizeof(T)) != 0;
+    seen = mixed(mixed(seen, reinterpret_cast<std::uint64_t>(place)), static_cast<std::uint64_t>(old));
     count += sizeof(T);
   });
   wave.count_read(count);
   wave.count_written(count);
+  if (changed) wave.note_change();
+  else wave.note_polling(seen);
   const bool returns = i.destination.kind == Operand::Kind::kVector;
   Wave::Outstanding& operation = wave.issue_vector(returns ? Kind::kLoad : Kind::kStore);
   wave.finish_access(memory, operation);

@@ -75,6 +75,10 @@ void Wave::start() {
         coherence().start(kernel_.device(), at[0] + std::uint64_t{grid[0]} * (at[1] + std::uint64_t{grid[1]} * at[2]));
     workgroup_->live_waves = block_.num_warps();
   }
+  coherence().progress().start(this);
+  found_.clear();
+  idle_epoch_ = 0;
+  at_barrier_ = false;
   held_ = 0;
   polled_at_ = ~0U;
   unseen_.clear();
@@ -171,6 +175,7 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
   const Instruction* const first = code.data();
   const auto count = static_cast<std::uint32_t>(code.size());
   coherence().tick();
+  at_barrier_ = false;
   if (held_ > 0) {
     --held_;
     return State::kYielded;
@@ -192,6 +197,7 @@ WarpProgram::State Wave::run(std::uint64_t instructions, std::uint64_t& executed
     if (done_) return State::kDone;
     if (waiting_) {
       waiting_ = false;
+      at_barrier_ = true;
       return State::kWaiting;
     }
     if (yield_) {
@@ -560,9 +566,35 @@ void Wave::note_unseen(Outstanding& operation, const std::array<Mask, 4>& lanes,
   unseen_[at_] = why;
 }
 
-void Wave::note_polling() {
+void Wave::note_polling(std::uint64_t found) {
   if (polled_at_ == at_) yield();
   polled_at_ = at_;
+  Progress& progress = coherence().progress();
+  std::uint64_t& last = found_[at_];
+  if (last != found) {
+    last = found;
+    progress.changed();
+    return;
+  }
+  idle_epoch_ = progress.epoch();
+  if (!progress.look()) return;
+  const std::vector<const Wave*>& waves = progress.waves();
+  const auto is_idle = [&](const Wave* one) { return one->at_barrier_ || one->idle_epoch_ == progress.epoch(); };
+  if (std::all_of(waves.begin(), waves.end(), is_idle)) report_deadlock(waves);
+}
+
+void Wave::report_deadlock(const std::vector<const Wave*>& waves) const {
+  constexpr std::size_t kShown = 8;
+  std::string message = "all waves wait for what none of them does";
+  for (std::size_t i = 0; i < std::min(waves.size(), kShown); ++i) {
+    const Wave& one = *waves[i];
+    message += "; ";
+    if (one.kernel_.device() != kernel_.device()) message += "device " + std::to_string(one.kernel_.device()) + " ";
+    message += "workgroup " + std::to_string(one.group()->number) + " wave " + std::to_string(one.index_) + " at " +
+               hex(one.kernel_.instructions()[one.at_].address) + (one.at_barrier_ ? " at a barrier" : "");
+  }
+  if (waves.size() > kShown) message += "; and " + std::to_string(waves.size() - kShown) + " more";
+  throw Violation{FaultKind::kDeadlock, message};
 }
 
 // The operation has been taken out of its queue.
@@ -744,6 +776,7 @@ void Wave::end() {
     if (store != 0) coherence().abandon(store);
     store = 0;
   }
+  coherence().progress().end(this);
   if (--workgroup_->live_waves == 0) coherence().end(group());
   wait_vector(0);
   wait_scalar_and_lds(0);

@@ -133,7 +133,11 @@ class Wave : public WarpProgram, private LdsReader {
   // What the read of the LDS brings is followed to its first use, until the next barrier.
   void follow(Outstanding& operation);
   // Asking for something that others do: they should go on.
-  void note_polling();
+  // `found`: a digest of where the wave looked and what it found. Violation if all waves of all devices find nothing
+  // new any more.
+  void note_polling(std::uint64_t found);
+  // Memory has changed.
+  void note_change() { coherence().progress().changed(); }
   const Kernel& kernel() const { return kernel_; }
   const Instruction& present() const { return kernel_.instructions()[at_]; }
   unsigned index() const { return index_; }
@@ -206,6 +210,7 @@ class Wave : public WarpProgram, private LdsReader {
   bool forget_read(std::uint32_t address, unsigned byte_mask, const Violation& fault) override;
   void use(unsigned index, Mask lanes) const;  // of what is followed
   void stop_following();
+  [[noreturn]] void report_deadlock(const std::vector<const Wave*>& waves) const;
   void step(const Instruction& instruction);
   // Lanes of sources without a value, for instructions that hand on what is missing; Violation for the others.
   Mask check_reads(const Instruction& instruction);
@@ -266,6 +271,9 @@ class Wave : public WarpProgram, private LdsReader {
   std::uint64_t clock_ = 0;
   bool waiting_ = false, done_ = false, yield_ = false;
   unsigned held_ = 0;                              // turns that it gives to others
+  std::map<std::uint32_t, std::uint64_t> found_;   // by the instruction that looks
+  std::uint64_t idle_epoch_ = 0;                   // of Progress, in which it found nothing new
+  bool at_barrier_ = false;
   std::uint32_t polled_at_ = ~0U;                  // last load that goes past the caches
   std::map<std::uint32_t, Coherence::Unseen> unseen_;  // by the load
   std::map<std::uint32_t, Violation> races_;           // by the read of the LDS
