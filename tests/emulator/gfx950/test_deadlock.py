@@ -1,4 +1,3 @@
-# ruff: noqa: E501 (assembler text)
 """Workgroups and devices that wait for each other for ever are found, long before the launch's limit."""
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def test_devices_that_wait_for_each_other(seed: int | None) -> None:
             code_object(text), NAME, 1, 64, arguments, tensors=tensors, seed=seed, max_instructions=LIMIT
         )
 
-    with pytest.raises(EmulatorFault, match="device [01] workgroup 0 wave 0") as caught:
+    with pytest.raises(EmulatorFault, match=r"device [01] workgroup 0 wave 0") as caught:
         launch(False)
     assert caught.value.kind == "deadlock"
     launch(True)
