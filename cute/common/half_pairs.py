@@ -83,14 +83,21 @@ def e2m1x8_to_f16x2(word: Uint32) -> tuple:
 def e2m1x8_to_f16x2_by_products(word: Uint32, two: Int32, high_byte: Int32) -> tuple:
     """The same, with shifts as products by factors that the compiler does not know: they run beside the logic unit.
 
-    two, high_byte: 2 and 256. Adding 0x70 to a doubled code carries its sign from bit 4 into bit 7.
+    two, high_byte: 2 and 256. Adding 0x70 to a doubled low code carries its sign from bit 4 into bit 7, where that of
+    a high code stands already.
     """
-    found = []
-    for codes in (word & Uint32(0x0F0F0F0F), (word >> Uint32(4)) & Uint32(0x0F0F0F0F)):
-        signed = asm("mad.lo.u32 $0, $1, $2, 0x70707070;", [Uint32], [codes, two], pure=True)
-        low = asm("mul.lo.u32 $0, $1, $2;", [Uint32], [signed, high_byte], pure=True)
-        found += [low & Uint32(0x8E008E00), signed & Uint32(0x8E008E00)]
-    return found[0], found[2], found[1], found[3]
+    low = asm("mad.lo.u32 $0, $1, $2, 0x70707070;", [Uint32], [word & Uint32(0x0F0F0F0F), two], pure=True)
+    high = word & Uint32(0xF0F0F0F0)
+    shifted = high >> Uint32(3)
+    first = asm("mul.lo.u32 $0, $1, $2;", [Uint32], [low, high_byte], pure=True) & Uint32(0x8E008E00)
+    second = _bits_of_either(high, shifted, 0x008E008E)
+    second = asm("mul.lo.u32 $0, $1, $2;", [Uint32], [second, high_byte], pure=True)
+    return first, second, low & Uint32(0x8E008E00), _bits_of_either(high, shifted, 0x8E008E00)
+
+
+def _bits_of_either(a: Uint32, b: Uint32, mask: int) -> Uint32:
+    """(a | b) & mask in one instruction."""
+    return asm("lop3.b32 $0, $1, $2, " + hex(mask) + ", 0xA8;", [Uint32], [a, b], pure=True)
 
 
 def exp2(value: Float32) -> Float32:

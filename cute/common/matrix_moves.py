@@ -27,3 +27,14 @@ def any_thread(condition: Boolean) -> Int32:
         [Int32],
         [Int32(condition)],
     )
+
+
+def any_thread_of(condition: Boolean, barrier: Int32, threads: int) -> Int32:
+    """The same for some threads of the block, which meet at a barrier of that number."""
+    return asm(
+        "{ .reg .pred mine, any; setp.ne.b32 mine, $1, 0; bar.red.or.pred any, $2, "
+        + str(threads)
+        + ", mine; selp.b32 $0, 1, 0, any; }",
+        [Int32],
+        [Int32(condition), barrier],
+    )

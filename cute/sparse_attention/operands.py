@@ -140,8 +140,8 @@ def query_step(queries: Int32, step: int) -> tuple:
     return memory.load_shared_128(queries + 512 * step)
 
 
-def k_steps(config: Config, at: Int32, lane: Int32, tile: int):
-    """Generates, for 8 steps, the two registers of a tile of 8 tokens."""
+def k_steps(config: Config, at: Int32, lane: Int32, tile: int, code_factors: tuple):
+    """Generates, for 8 steps, the two registers of a tile of 8 tokens. code_factors: of `half_pairs`, for NVFP4."""
     column = lane % 4
     token = (lane // 4) ^ ((lane // 8) & 1)
     row = at + token * config.token_stride + column * (config.row_bytes // 4)
@@ -154,7 +154,9 @@ def k_steps(config: Config, at: Int32, lane: Int32, tile: int):
         scales = half.e4m3x2_to_f16x2(scale)
         both = [half.both_low(scales), half.both_high(scales)]
         for i, word in enumerate(words):
-            pairs = [half.mul_f16x2(pair, both[i // 2]) for pair in half.e2m1x8_to_f16x2(word)]
+            pairs = [
+                half.mul_f16x2(pair, both[i // 2]) for pair in half.e2m1x8_to_f16x2_by_products(word, *code_factors)
+            ]
             yield pairs[:2]
             yield pairs[2:]
     elif config.kv_format == "fp8":
@@ -165,7 +167,7 @@ def k_steps(config: Config, at: Int32, lane: Int32, tile: int):
             yield words[2 * step : 2 * step + 2]
 
 
-def v_products(config: Config, at: Int32, lane: Int32, step: int):
+def v_products(config: Config, at: Int32, lane: Int32, step: int, code_factors: tuple):
     """Generates, for 16 products with the weights of 16 tokens, the two registers."""
     group = lane // 4
     column = lane % 4
@@ -192,7 +194,11 @@ def v_products(config: Config, at: Int32, lane: Int32, step: int):
             merged = [half.prmt(rows[2 * i][word], rows[2 * i + 1][word], selector) for i in range(2)]
             if config.kv_format == "nvfp4":
                 unpacked = [
-                    [half.mul_f16x2(pair, scales[i]) for pair in half.e2m1x8_to_f16x2(merged[i])] for i in range(2)
+                    [
+                        half.mul_f16x2(pair, scales[i])
+                        for pair in half.e2m1x8_to_f16x2_by_products(merged[i], *code_factors)
+                    ]
+                    for i in range(2)
                 ]
             elif config.kv_format == "fp8":
                 unpacked = [half.e4m3x4_to_f16x2(both) for both in merged]

@@ -40,49 +40,95 @@ def finish(
     q_dtype: Int32,
 ):
     """first_row: of the KV head in out and lse; group: its query heads."""
-    scale = Float32(2.0**half.E2M1_SHIFT)
-    if v_scale != Int64(0):
-        scale = scale * memory.load_global_f32(v_scale)
-    totals = shared + TOTALS_AT + lane // 4 * 4
+    store_totals(shared, warp, lane, weights)
+    cute.arch.barrier()
+    if cluster == 1:
+        write_rows(shared, warp, lane, first_row, group, sums, v_scale, out, lse, q_dtype)
+    else:
+        bulk_copy.order_before_copies()
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()  # all blocks are done with what the others write over
+        _send(shared, warp, lane, rank, cluster, sums)
+        scale = _scale_of_values(v_scale)
+        for index in cutlass.range(warp * 32 + lane, PIECES // cluster, 32 * WARPS, unroll=1):
+            bulk_copy.barrier_wait(shared + EXCHANGE_AT, Int32(0))
+            _finish_piece(shared, index, rank, cluster, first_row, group, scale, out, lse, q_dtype)
+
+
+@cute.jit
+def store_totals(shared: Int32, warp: Int32, lane: Int32, weights: cute.Tensor):
+    """Puts the sums of the warp's weights where all warps find them behind a barrier."""
     for i in cutlass.range_constexpr(2):
         for offset in cutlass.range_constexpr(1, 3):
             weights[i] = weights[i] + cute.arch.shuffle_sync_bfly(weights[i], offset=offset)
         if lane % 4 == 0:
-            memory.store_shared_f32(totals + warp * (4 * ROWS) + 32 * i, weights[i])
-    cute.arch.barrier()
-    if cluster > 1:
-        bulk_copy.order_before_copies()
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()  # all blocks are done with what the others write over
+            place = shared + TOTALS_AT + warp * (4 * ROWS) + (lane // 4 + 8 * i) * 4
+            memory.store_shared_f32(place, weights[i])
+
+
+@cute.jit
+def write_rows(
+    shared: Int32,
+    warp: Int32,
+    lane: Int32,
+    first_row: Int32,
+    group: Int32,
+    sums: cute.Tensor,
+    v_scale: Int64,
+    out: Int64,
+    lse: Int64,
+    q_dtype: Int32,
+):
+    """Writes the warp's dims of rows whose pages were all this block's."""
+    scale = _scale_of_values(v_scale)
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
-        of_warps = [memory.load_shared_f32(totals + (4 * ROWS * w + 32 * i)) for w in range(WARPS)]
-        total = (of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])
-        _, top = memory.load_shared_f32x2(shared + STATES_AT + row * 8)
-        pieces = [[sums[4 * n + 2 * i + j] for n in range(4)] for j in range(2)]
-        if cluster == 1:
-            if row < group:
-                for j in cutlass.range_constexpr(2):
-                    dim = 32 * warp + 8 * (lane % 4) + 4 * j
-                    _write(first_row + row, dim, pieces[j], top, total, scale, out, lse, q_dtype)
-        else:
-            received = shared + RECEIVED_AT
-            exchange = shared + EXCHANGE_AT
-            if Boolean(lane % 4 == 0) & Boolean(warp == 0):
-                for r in cutlass.range(cluster, unroll=1):
-                    there = memory.map_to_rank(received + rank * STATISTICS_BYTES + row * 8, r)
-                    memory.send_f32x2(there, memory.map_to_rank(exchange, r), (top, total))
-            each = PIECES // cluster  # pieces that a block finishes
+        top, total = _statistics(shared, row)
+        if row < group:
             for j in cutlass.range_constexpr(2):
-                piece = ((2 * i + j) * WARPS + warp) * 32 + lane
-                owner = piece // each
-                place = received + STATISTICS_BYTES * MAX_CLUSTER + (rank * each + piece % each) * 16
-                there = memory.map_to_rank(place, owner)
-                memory.send_f32x4(there, memory.map_to_rank(exchange, owner), tuple(pieces[j]))
-    if cluster > 1:
-        for index in cutlass.range(warp * 32 + lane, PIECES // cluster, 32 * WARPS, unroll=1):
-            bulk_copy.barrier_wait(shared + EXCHANGE_AT, Int32(0))
-            _finish_piece(shared, index, rank, cluster, first_row, group, scale, out, lse, q_dtype)
+                dim = 32 * warp + 8 * (lane % 4) + 4 * j
+                _write(first_row + row, dim, _piece(sums, i, j), top, total, scale, out, lse, q_dtype)
+
+
+@cute.jit
+def _scale_of_values(v_scale: Int64) -> Float32:
+    scale = Float32(2.0**half.E2M1_SHIFT)
+    if v_scale != Int64(0):
+        scale = scale * memory.load_global_f32(v_scale)
+    return scale
+
+
+def _statistics(shared: Int32, row: Int32) -> tuple:
+    """What weights of the row are relative to, and their sum."""
+    totals = shared + TOTALS_AT + row * 4
+    of_warps = [memory.load_shared_f32(totals + 4 * ROWS * w) for w in range(WARPS)]
+    _, top = memory.load_shared_f32x2(shared + STATES_AT + row * 8)
+    return top, (of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3])
+
+
+def _piece(sums: cute.Tensor, i: int, j: int) -> list:
+    return [sums[4 * n + 2 * i + j] for n in range(4)]
+
+
+@cute.jit
+def _send(shared: Int32, warp: Int32, lane: Int32, rank: Int32, cluster: Int32, sums: cute.Tensor):
+    """Sends each block of the cluster its share of the sums, and the statistics."""
+    received = shared + RECEIVED_AT
+    exchange = shared + EXCHANGE_AT
+    each = PIECES // cluster  # pieces that a block finishes
+    for i in cutlass.range_constexpr(2):
+        row = lane // 4 + 8 * i
+        top, total = _statistics(shared, row)
+        if Boolean(lane % 4 == 0) & Boolean(warp == 0):
+            for r in cutlass.range(cluster, unroll=1):
+                there = memory.map_to_rank(received + rank * STATISTICS_BYTES + row * 8, r)
+                memory.send_f32x2(there, memory.map_to_rank(exchange, r), (top, total))
+        for j in cutlass.range_constexpr(2):
+            piece = ((2 * i + j) * WARPS + warp) * 32 + lane
+            owner = piece // each
+            place = received + STATISTICS_BYTES * MAX_CLUSTER + (rank * each + piece % each) * 16
+            there = memory.map_to_rank(place, owner)
+            memory.send_f32x4(there, memory.map_to_rank(exchange, owner), tuple(_piece(sums, i, j)))
 
 
 @cute.jit

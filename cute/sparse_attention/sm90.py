@@ -195,6 +195,8 @@ class SparseAttentionSm90:
                 bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
                 bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
             bulk_copy.barrier_init_fence()
+        if cluster > 1:
+            cute.arch.cluster_arrive_relaxed()  # the fence has released the barriers; another one waits for memory
         # Nothing that an earlier kernel may have written is read above; the next kernel may begin to do the same.
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
@@ -222,8 +224,6 @@ class SparseAttentionSm90:
                 max_blocks,
             )
         cute.arch.barrier()
-        if cluster > 1:
-            cute.arch.cluster_arrive()
 
         # The chunks are dealt out to the warps of the whole cluster.
         player = rank * config.warps + warp
@@ -268,6 +268,7 @@ class SparseAttentionSm90:
             memory.store_shared_f32(state + lane * 8, memory.load_shared_f32(shared + FACTORS_AT + lane * 4))
             memory.store_shared_f32(state + lane * 8 + 4, Float32(-INFINITY))
         cute.arch.sync_warp()
+        code_factors = (code_factor >> 7, code_factor)
         stage = Int32(0)
         parity = Int32(0)
         for item in cutlass.range(items, unroll=1):
@@ -280,7 +281,8 @@ class SparseAttentionSm90:
             if visible > 0:
                 if visible < config.chunk:
                     operands.clear_hidden_values(config, at, lane, visible)
-                self.attend(at, lane, visible, shared + QUERIES_AT + lane * 16, state + lane // 4 * 8, sums, weight)
+                queries = shared + QUERIES_AT + lane * 16
+                self.attend(at, lane, visible, queries, state + lane // 4 * 8, code_factors, sums, weight)
             cute.arch.sync_warp()
             if item + config.stages < items:
                 self.bring_chunk(
@@ -355,6 +357,7 @@ class SparseAttentionSm90:
         visible: Int32,
         queries: Int32,
         state: Int32,
+        code_factors: tuple,
         sums: cute.Tensor,
         weight: cute.Tensor,
     ):
@@ -362,16 +365,16 @@ class SparseAttentionSm90:
         config = self.config
         tiles = config.chunk // 8
         scores = cute.make_rmem_tensor(cute.make_layout((4 * tiles,)), Float32)
-        for tile in cutlass.range_constexpr(0, tiles, 2):
-            k = [operands.k_steps(config, at, lane, tile + i) for i in range(2)]
-            found = [(Float32(0.0),) * 4, (Float32(0.0),) * 4]
+        for tile in cutlass.range_constexpr(0, tiles, config.side):
+            k = [operands.k_steps(config, at, lane, tile + i, code_factors) for i in range(config.side)]
+            found = [(Float32(0.0),) * 4] * config.side
             for step in cutlass.range_constexpr(8):
                 a = operands.query_step(queries, step)
-                for i in cutlass.range_constexpr(2):
+                for i in cutlass.range_constexpr(config.side):
                     found[i] = mma_16816(config.mma, found[i], a, next(k[i]))
-            for i in cutlass.range_constexpr(4):
-                scores[4 * tile + i] = found[0][i]
-                scores[4 * tile + 4 + i] = found[1][i]
+            for i in cutlass.range_constexpr(config.side):
+                for j in cutlass.range_constexpr(4):
+                    scores[4 * (tile + i) + j] = found[i][j]
         # As a loop, whose second turn does nothing: a branch would become instructions that all chunks execute.
         for turn in cutlass.range(select(visible < config.chunk, Int32(2), Int32(0)), unroll=1):
             limit = visible + turn * config.chunk
@@ -419,7 +422,7 @@ class SparseAttentionSm90:
 
         for step in cutlass.range_constexpr(config.chunk // 16):
             a = [self.pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]) for i in range(4)]
-            v = operands.v_products(config, at, lane, step)
+            v = operands.v_products(config, at, lane, step, code_factors)
             for i in cutlass.range_constexpr(16):
                 found = mma_16816(config.mma, [sums[4 * i + j] for j in range(4)], a, next(v))
                 for j in cutlass.range_constexpr(4):

@@ -27,6 +27,7 @@ class Config:
     """packed: K and V rows of a token side by side. warps: of a block. chunk: tokens that a warp takes at a time.
 
     stages: chunks of a warp in shared memory. blocks: thread blocks that a multiprocessor holds.
+    side: tiles of 8 tokens whose products with K are made side by side.
     any_q: q may be FP16 or E4M3, too; asking for its dtype costs time in small batches.
     """
 
@@ -36,6 +37,7 @@ class Config:
     chunk: int
     stages: int
     blocks: int
+    side: int = 2
     any_q: bool = False
 
     @property
@@ -121,7 +123,7 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 
 
 BF16_CONFIGS = (
-    Config("nvfp4", False, warps=4, chunk=32, stages=2, blocks=4),
+    Config("nvfp4", False, warps=4, chunk=32, stages=4, blocks=2, side=4),
     Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
     *(
         config

@@ -32,7 +32,7 @@ V_AT, K_SCALES_AT, V_SCALES_AT = KEYS_BYTES, 2 * KEYS_BYTES, 2 * KEYS_BYTES + SC
 # In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
 EXCHANGE_AT = 32
 COUNT_AT = 40
-STATES_AT = 128
+STATES_AT = 64
 PROPOSED_AT = STATES_AT + 8 * ROWS
 TOTALS_AT = PROPOSED_AT + 4 * ROWS
 LIST_AT = TOTALS_AT + 4 * ROWS * WARPS

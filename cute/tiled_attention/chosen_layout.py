@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msa_ops.cute.sparse_attention import sm90_pages_configs as pages
 from msa_ops.cute.tiled_attention import layout
 from msa_ops.cute.tiled_attention.layout import HEAD_DIM, HEADS, MAX_TOPK, OPERAND_BYTES, STAGES
 
@@ -21,13 +22,26 @@ IDS_ROW = 4 * MAX_TOPK
 COUNTS_IN_IDS = TOKENS * IDS_ROW
 """From where the ids are: how many entries of the list each warp makes of its first 32 ids, and of the rest."""
 
-LENGTH_AT = 96
-"""Entries of the list."""
+LENGTH_AT, SEEN_AT = 96, 100
+"""Entries of the list; pages that the tokens see, counted for each token."""
 EXCHANGE_AT = 104
 """Barrier for what other blocks of the cluster send."""
 TOKEN_BYTES = 4 * HEADS * HEAD_DIM
 STATISTICS_BYTES = 8 * HEADS
 """What a block sends of a token: sums; maximum and weight of each row."""
+
+APART = 3
+"""If more than one in three of the pages that the tokens see are different ones, each token is worked on alone."""
+
+# Shared memory where tokens are worked on alone: how many pages each of the block's tokens sees; for each team of four
+# warps what msa_ops.cute.sparse_attention.page_walk needs, with the list of pages of its first token; the lists of the
+# teams' second tokens.
+TEAMS = 4
+COUNTS_AT = 112
+TEAMS_AT = 1024
+LATER_LISTS_AT = TEAMS_AT + TEAMS * pages.SHARED_MEMORY
+LIST_BYTES = 16 * MAX_TOPK
+APART_BYTES = LATER_LISTS_AT + (TOKENS - TEAMS) * LIST_BYTES
 
 
 @dataclass(frozen=True)
@@ -65,4 +79,4 @@ class Config(layout.Config):
 
 
 def shared_memory(config: Config) -> int:
-    return config.list_at + TOKENS * MAX_TOPK * ENTRY_BYTES
+    return max(config.list_at + TOKENS * MAX_TOPK * ENTRY_BYTES, APART_BYTES)

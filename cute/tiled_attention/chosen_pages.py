@@ -14,6 +14,7 @@ from msa_ops.cute.tiled_attention.chosen_layout import (
     ENTRY_BYTES,
     IDS_ROW,
     LENGTH_AT,
+    SEEN_AT,
     TOKENS,
     TURNS,
 )
@@ -38,8 +39,12 @@ def list_pages(
     topk: Int32,
     num_pages: Int32,
     max_blocks: Int32,
+    chosen: cute.Tensor,
+    pages: cute.Tensor,
 ):
-    """Makes the list and its length; ends behind a barrier of the eight warps.
+    """Makes the list and its length, and counts what tokens see; ends behind a barrier of the eight warps.
+
+    chosen, pages: become the blocks of the lane's ids of token `warp` and their pages, or block -1 where there is none.
 
     count: tokens of the tile, or 0 if they see nothing. base: what is added to a token for its position. ids: of token
     0 of all. table: of the request.
@@ -47,7 +52,6 @@ def list_pages(
     at = shared + config.ids_at
     own_row = at + warp * IDS_ROW
     row = ids + Int64(first + warp) * (4 * ids_token_stride)
-    chosen = cute.make_rmem_tensor(cute.make_layout((TURNS,)), Int32)
     for turn in cutlass.range_constexpr(TURNS):
         place = lane + 32 * turn
         wanted = Boolean(warp < count) & Boolean(place < topk)
@@ -56,7 +60,7 @@ def list_pages(
     blocks = Int32(0)
     if Boolean(warp < count) & Boolean(position >= 0):
         blocks = cutlass.min(position // PAGE + 1, max_blocks)
-    pages = cute.make_rmem_tensor(cute.make_layout((TURNS,)), Int32)
+    seen = Int32(0)
     for turn in cutlass.range_constexpr(TURNS):
         wanted = Boolean(chosen[turn] >= 0) & Boolean(chosen[turn] < blocks)
         entry = table + Int64(chosen[turn]) * 4
@@ -64,6 +68,7 @@ def list_pages(
     for turn in cutlass.range_constexpr(TURNS):
         usable = Boolean(pages[turn] >= 0) & Boolean(pages[turn] < num_pages)
         chosen[turn] = select(usable, chosen[turn], Int32(-1))
+        seen = seen + cute.arch.popc(cute.arch.vote_ballot_sync(usable))
         memory.store_shared_i32(own_row + 4 * lane + 128 * turn, chosen[turn])
     cute.arch.barrier(barrier_id=LISTING, number_of_threads=BRINGERS)
 
@@ -89,6 +94,8 @@ def list_pages(
         votes = cute.arch.popc(cute.arch.vote_ballot_sync(stands))
         if lane == 0:
             memory.store_shared_i32(at + COUNTS_IN_IDS + turn * 32 + warp * 4, votes)
+    if lane == 0:
+        memory.store_shared_i32(at + COUNTS_IN_IDS + TURNS * 32 + warp * 4, seen)
     cute.arch.barrier(barrier_id=LISTING, number_of_threads=BRINGERS)
 
     length = Int32(0)
@@ -109,8 +116,14 @@ def list_pages(
                 Uint32(pages[turn]),
                 Uint32(0),
             )
+    of_warps = memory.load_shared_128(at + COUNTS_IN_IDS + TURNS * 32)
+    of_warps = of_warps + memory.load_shared_128(at + COUNTS_IN_IDS + TURNS * 32 + 16)
+    seen = Int32(0)
+    for other in cutlass.range_constexpr(TOKENS):
+        seen = seen + Int32(of_warps[other])
     if Boolean(warp == 0) & Boolean(lane == 0):
         memory.store_shared_i32(shared + LENGTH_AT, length)
+        memory.store_shared_i32(shared + SEEN_AT, seen)
     cute.arch.barrier(barrier_id=LISTING, number_of_threads=BRINGERS)
 
 

@@ -5,7 +5,7 @@ of the blocks that any of them chose, then bring in the page of each and turn it
 four warps K and four V.
 Two warpgroups multiply, each with four tokens, whose 16 query heads are the 64 rows of its products; a warp is one
 token. They pass over pages that none of their tokens chose. The blocks of a cluster take entries of the list in turn,
-and exchange their sums in the end.
+and exchange their sums in the end. Tokens that chose too little alike are worked on alone, see chosen_apart.
 """
 
 import math
@@ -18,7 +18,7 @@ from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import bulk_copy, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common import warpgroup_mma as mma
-from msa_ops.cute.tiled_attention import chosen_merge, nonfinite, queries, results, softmax, stages, tiles
+from msa_ops.cute.tiled_attention import chosen_apart, chosen_merge, nonfinite, queries, results, softmax, stages, tiles
 from msa_ops.cute.tiled_attention.chosen_layout import (
     BRINGER_REGISTERS,
     BRINGERS,
@@ -26,6 +26,7 @@ from msa_ops.cute.tiled_attention.chosen_layout import (
     LENGTH_AT,
     MULTIPLIER_REGISTERS,
     TOKENS,
+    TURNS,
     Config,
     shared_memory,
 )
@@ -40,6 +41,9 @@ from msa_ops.cute.tiled_attention.layout import (
     RECORDS_AT,
 )
 from msa_ops.cute.tiled_attention.sm90_chosen_configs import ARGUMENTS
+
+MULTIPLYING = 2
+"""Number of the barrier of the warps that multiply."""
 
 
 class ChosenTiles:
@@ -79,6 +83,8 @@ class ChosenTiles:
         v_scale_offset: Int32,
         tiles_wanted: Int32,
         cluster: Int32,
+        cache_policy: Int64,
+        code_factor: Int32,
         softmax_scale: Float32,
         stream: cuda.CUstream,
     ):
@@ -114,6 +120,8 @@ class ChosenTiles:
             v_scale_offset,
             tiles_wanted,
             cluster,
+            cache_policy,
+            code_factor,
             softmax_scale,
         ).launch(
             grid=(tiles_wanted * num_kv_heads * cluster, 1, 1),
@@ -158,6 +166,8 @@ class ChosenTiles:
         v_scale_offset: Int32,
         tiles_wanted: Int32,
         cluster: Int32,
+        cache_policy: Int64,
+        code_factor: Int32,
         softmax_scale: Float32,
     ):
         config = self.config
@@ -211,6 +221,10 @@ class ChosenTiles:
         scales = kv_cache.toint() + Int64(head) * Int64(scale_head_stride)
         k_scales = scales + Int64(k_scale_offset)
         v_scales = scales + Int64(v_scale_offset)
+        chosen = cute.make_rmem_tensor(cute.make_layout((TURNS,)), Int32)
+        chosen.fill(-1)
+        pages = cute.make_rmem_tensor(cute.make_layout((TURNS,)), Int32)
+        pages.fill(-1)
         if warp < BRINGERS // 32:
             list_pages(
                 config,
@@ -226,97 +240,129 @@ class ChosenTiles:
                 topk,
                 num_pages,
                 max_blocks,
+                chosen,
+                pages,
             )
-            length = Int32(memory.load_shared_32(shared + LENGTH_AT))
-            if warp < 4:
-                for item in cutlass.range_constexpr(2):
-                    self.start(shared, warp, lane, Int32(item), 0, rank, cluster, length, k, k_scales, page_stride)
+            if chosen_apart.chose_apart(shared):
+                chosen_apart.store_list(
+                    shared, warp, lane, rank, cluster, base + first + warp, k, page_stride, chosen, pages
+                )
+                chosen_apart.make_ready(shared, thread)
             else:
+                length = Int32(memory.load_shared_32(shared + LENGTH_AT))
                 for item in cutlass.range_constexpr(2):
-                    self.start(shared, warp - 4, lane, Int32(item), 1, rank, cluster, length, v, v_scales, page_stride)
-        else:
-            slot = warp - BRINGERS // 32
-            rows = Int32(0)
-            if slot < count:
-                rows = group
-            base_factor = softmax_scale * Float32(math.log2(math.e))
-            if k_scale.toint() != Int64(0):
-                base_factor = base_factor * memory.load_global_f32(k_scale.toint())
-            operand = shared + QUERIES_AT + slot // 4 * QUERY_BYTES
-            factors = shared + FACTORS_AT + slot // 4 * 256
-            queries.bring_queries(
-                config,
-                q.toint() + 2 * (Int64(first + slot) * q_token_stride + Int64(head * group) * q_head_stride),
-                q_head_stride,
-                rows,
-                operand,
-                factors,
-                slot % 4,
-                lane,
-                base_factor,
-            )
-            bulk_copy.order_before_copies()
+                    if warp < 4:
+                        self.start(shared, warp, lane, Int32(item), 0, rank, cluster, length, k, k_scales, page_stride)
+                    else:
+                        self.start(
+                            shared, warp - 4, lane, Int32(item), 1, rank, cluster, length, v, v_scales, page_stride
+                        )
         cute.arch.barrier()
 
-        # The blocks of the cluster take entries in turn.
-        length = Int32(memory.load_shared_32(shared + LENGTH_AT))
-        items = (length - rank + cluster - 1) // cluster
-        if warp < BRINGERS // 32:
-            cute.arch.setmaxregister_decrease(BRINGER_REGISTERS)
-            seen = base + first + count  # by the last token
-            if warp < 4:
-                self.bring(shared, warp, lane, 0, items, seen, rank, cluster, length, k, k_scales, page_stride)
-            else:
-                self.bring(shared, warp - 4, lane, 1, items, seen, rank, cluster, length, v, v_scales, page_stride)
-            if cluster > 1:
-                bulk_copy.order_before_copies()  # what others send comes to where ids, and K, were written
-                cute.arch.cluster_arrive()
-                cute.arch.cluster_wait()
+        if chosen_apart.chose_apart(shared):
+            aside = Int64(head) * Int64(scale_head_stride - head_stride)
+            chosen_apart.attend(
+                shared,
+                warp,
+                lane,
+                rank,
+                cluster,
+                first,
+                count,
+                q.toint() + 2 * Int64(head * group) * q_head_stride,
+                2 * q_token_stride,
+                2 * q_head_stride,
+                k_scale.toint(),
+                v_scale.toint(),
+                out.toint(),
+                lse.toint(),
+                head,
+                num_kv_heads,
+                group,
+                (aside + Int64(k_scale_offset), Int64(v_offset), aside + Int64(v_scale_offset)),
+                cache_policy,
+                code_factor,
+                softmax_scale,
+            )
         else:
-            cute.arch.setmaxregister_increase(MULTIPLIER_REGISTERS)
-            slot = warp - BRINGERS // 32
-            position = Int32(-1)
-            if slot < count:
-                position = base + first + slot
-            sums = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
-            sums.fill(0.0)
-            top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
-            top.fill(-softmax.INFINITY)
-            weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
-            weight.fill(0.0)
-            self.multiply(shared, slot, lane, items, position, v, v_scales, page_stride, top, weight, sums)
-            results.whole_weight(weight)
-            scale = Float32(2.0**half.E2M1_SHIFT)
-            if v_scale.toint() != Int64(0):
-                scale = scale * memory.load_global_f32(v_scale.toint())
-            token_rows = num_kv_heads * group
-            row = Int64(first) * Int64(token_rows) + Int64(head * group)
-            if cluster == 1:
+            # The blocks of the cluster take entries in turn.
+            length = Int32(memory.load_shared_32(shared + LENGTH_AT))
+            items = (length - rank + cluster - 1) // cluster
+            if warp < BRINGERS // 32:
+                cute.arch.setmaxregister_decrease(BRINGER_REGISTERS)
+                seen = base + first + count  # by the last token
+                if warp < 4:
+                    self.bring(shared, warp, lane, 0, items, seen, rank, cluster, length, k, k_scales, page_stride)
+                else:
+                    self.bring(shared, warp - 4, lane, 1, items, seen, rank, cluster, length, v, v_scales, page_stride)
+                if cluster > 1:
+                    bulk_copy.order_before_copies()  # what others send comes to where ids, and K, were written
+                    cute.arch.cluster_arrive()
+                    cute.arch.cluster_wait()
+            else:
+                cute.arch.setmaxregister_increase(MULTIPLIER_REGISTERS)
+                slot = warp - BRINGERS // 32
                 rows = Int32(0)
                 if slot < count:
                     rows = group
-                row = row + Int64(slot) * Int64(token_rows)
-                results.write_rows(
-                    config, lane, sums, top, weight, scale, out.toint() + row * 256, lse.toint() + row * 4, rows
-                )
-            else:
-                cute.arch.cluster_arrive()
-                cute.arch.cluster_wait()  # all blocks are done with what the others write over
-                chosen_merge.send(config, shared, slot, lane, rank, cluster, sums, top, weight)
-                chosen_merge.finish(
+                base_factor = softmax_scale * Float32(math.log2(math.e))
+                if k_scale.toint() != Int64(0):
+                    base_factor = base_factor * memory.load_global_f32(k_scale.toint())
+                queries.bring_queries(
                     config,
-                    shared,
-                    slot,
+                    q.toint() + 2 * (Int64(first + slot) * q_token_stride + Int64(head * group) * q_head_stride),
+                    q_head_stride,
+                    rows,
+                    shared + QUERIES_AT + slot // 4 * QUERY_BYTES,
+                    shared + FACTORS_AT + slot // 4 * 256,
+                    slot % 4,
                     lane,
-                    rank,
-                    cluster,
-                    scale,
-                    out.toint() + row * 256,
-                    lse.toint() + row * 4,
-                    token_rows,
-                    count,
-                    group,
+                    base_factor,
                 )
+                bulk_copy.order_before_copies()
+                cute.arch.barrier(barrier_id=MULTIPLYING, number_of_threads=config.threads - BRINGERS)
+                position = Int32(-1)
+                if slot < count:
+                    position = base + first + slot
+                sums = cute.make_rmem_tensor(cute.make_layout((mma.SUMS,)), Float32)
+                sums.fill(0.0)
+                top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+                top.fill(-softmax.INFINITY)
+                weight = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
+                weight.fill(0.0)
+                self.multiply(shared, slot, lane, items, position, v, v_scales, page_stride, top, weight, sums)
+                results.whole_weight(weight)
+                scale = Float32(2.0**half.E2M1_SHIFT)
+                if v_scale.toint() != Int64(0):
+                    scale = scale * memory.load_global_f32(v_scale.toint())
+                token_rows = num_kv_heads * group
+                row = Int64(first) * Int64(token_rows) + Int64(head * group)
+                if cluster == 1:
+                    rows = Int32(0)
+                    if slot < count:
+                        rows = group
+                    row = row + Int64(slot) * Int64(token_rows)
+                    results.write_rows(
+                        config, lane, sums, top, weight, scale, out.toint() + row * 256, lse.toint() + row * 4, rows
+                    )
+                else:
+                    cute.arch.cluster_arrive()
+                    cute.arch.cluster_wait()  # all blocks are done with what the others write over
+                    chosen_merge.send(config, shared, slot, lane, rank, cluster, sums, top, weight)
+                    chosen_merge.finish(
+                        config,
+                        shared,
+                        slot,
+                        lane,
+                        rank,
+                        cluster,
+                        scale,
+                        out.toint() + row * 256,
+                        lse.toint() + row * 4,
+                        token_rows,
+                        count,
+                        group,
+                    )
 
     @cute.jit
     def prefetch(
@@ -519,7 +565,7 @@ def trace(config: Config):
         "kv_cache": pointer(Uint8, 16),
         **{name: pointer(Int32, 4) for name in ("block_ids", "block_table", "seq_lens", "cu_seqlens_q")},
         **{name: pointer(Float32, 4) for name in ("k_scale", "v_scale", "lse")},
-        **{name: Int64(0) for name in strides},
+        **{name: Int64(0) for name in (*strides, "cache_policy")},
         "softmax_scale": Float32(0.0),
     }
     arguments = [values.get(name, Int32(0)) for name in ARGUMENTS]

@@ -38,6 +38,8 @@ ARGUMENTS = (
     "v_scale_offset",
     "tiles",
     "cluster",
+    "cache_policy",
+    "code_factor",
     "softmax_scale",
 )
 

@@ -166,6 +166,7 @@ class DenseAttention:
         if warp == 0:
             if lane == 0:
                 stages.init_barriers(config, shared)
+                stages.init_turns(config, shared)
                 bulk_copy.barrier_init_fence()
             tiles.find_tile(shared, lane, tile, config.tokens, cu_seqlens_q.toint(), seq_lens.toint(), tokens, batch)
         cute.arch.barrier()

@@ -135,6 +135,7 @@ class ListedTiles:
         shared = cute.arch.get_dyn_smem(Uint8, alignment=1024).toint()
         if (warp == 0) & (lane == 0):
             stages.init_barriers(config, shared)
+            stages.init_turns(config, shared)
             bulk_copy.barrier_init(shared + Q_FULL, 1)
             bulk_copy.barrier_init(shared + Q_FREE, 8)
             bulk_copy.barrier_init_fence()

@@ -50,7 +50,6 @@ def init_barriers(config: cutlass.Constexpr, shared: Int32):
         bulk_copy.barrier_init(shared + V_FREE + 8 * stage, config.tokens)
     for slot in cutlass.range_constexpr(PRODUCERS // 32 * config.raw_slots):
         bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
-    init_turns(config, shared)
 
 
 def takes_turns(config) -> bool:

@@ -61,9 +61,10 @@ PROCESSORS = 132
 
 
 def shares_pages(tokens: int, batch: int, pairs: int, kv_format: str, q_dtype: torch.dtype) -> bool:
-    """Whether pages are brought in once for eight neighbouring tokens, as in the verification of drafts.
+    """Whether pages may be brought in once for eight neighbouring tokens, as in the verification of drafts.
 
-    The host cannot know what tokens chose; drafts choose mostly alike. pairs: of a tile of tokens and a KV head.
+    The host cannot know what tokens chose: the device then decides tile by tile. pairs: of a tile of tokens and a KV
+    head.
     """
     many = tokens >= SHARING_TOKENS * batch and pairs >= SHARING_PAIRS
     return many and kv_format == "nvfp4" and q_dtype is torch.bfloat16
@@ -85,10 +86,11 @@ def choose_shape(pairs: int, topk: int, kv_format: str) -> Shape:
     The fewer pairs, the more warps and then blocks for each. Clusters of large blocks find no place: two blocks of
     four warps are better than one of eight.
     """
-    if pairs > 192:
-        return Shape(4, 1, paged=kv_format == "nvfp4")
+    scaled = kv_format == "nvfp4"
+    if pairs > (160 if scaled else 192):
+        return Shape(4, 1, paged=scaled)
     if pairs > 96:
-        return Shape(8, 1)
+        return Shape(4, min(2, topk)) if scaled else Shape(8, 1)
     if pairs > 48:
         return Shape(8, min(2, topk))
     cluster = 4 if pairs > 24 else 8
@@ -190,5 +192,7 @@ def start_chosen(a: Args, outs: tuple[Tensor, ...], tiles: int, cluster: int) ->
         strides.v_scale,
         tiles,
         cluster,
+        EVICT_NORMAL,
+        CODE_FACTOR,
         bits(scale_of_softmax(a)),
     )
