@@ -18,7 +18,7 @@ PLATFORM = parse_platform("sm_90a")
 
 
 @pytest.mark.parametrize("topk", [1, 2, 3, 7, 16, 64])
-@pytest.mark.parametrize("pairs", [1, 4, 24, 25, 48, 49, 96, 97, 192, 193, 512, 100_000])
+@pytest.mark.parametrize("pairs", [1, 4, 24, 25, 48, 49, 64, 65, 96, 97, 160, 161, 192, 193, 512, 100_000])
 def test_a_shape_has_a_kernel_and_a_page_for_every_block(pairs: int, topk: int) -> None:
     names = {f"sparse_attention__{c.name}__sm_90a" for c in (*configs.CONFIGS, *pages.FAMILY.configs)}
     for kv_format, layouts in (("nvfp4", ("planes", "slots")), ("fp8", ("planes", "packed")), ("bf16", ("packed",))):

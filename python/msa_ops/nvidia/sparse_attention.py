@@ -89,7 +89,7 @@ def choose_shape(pairs: int, topk: int, kv_format: str) -> Shape:
     scaled = kv_format == "nvfp4"
     if pairs > (160 if scaled else 192):
         return Shape(4, 1, paged=scaled)
-    if pairs > 96:
+    if pairs > (64 if scaled else 96):
         return Shape(4, min(2, topk)) if scaled else Shape(8, 1)
     if pairs > 48:
         return Shape(8, min(2, topk))
