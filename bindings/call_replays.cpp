@@ -240,9 +240,7 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
     reader_.append(value, alignment_, false, ignored, spans);
   });
   if (spans.size() != tensors.size()) return false;
-  const std::int64_t workspace_bytes =
-      made_workspace.is_none() ? 0 : static_cast<std::int64_t>(spans.back().end - spans.back().begin);
-  Call call{device, {}, workspace_bytes, std::move(make), std::make_unique<LaunchGraphs>()};
+  Call call{device, {}, 0, std::move(make), std::make_unique<LaunchGraphs>()};
   for (const py::handle launch : launches) {
     const auto pair = launch.cast<py::tuple>();
     ReplayedLaunch one{pair[0].cast<int>(), {}, {}};
@@ -257,6 +255,9 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
           return false;
         }
         one.addresses.push_back({one.values.size(), static_cast<std::size_t>(which), offset});
+        if (tensor.is(made_workspace)) {  // a workspace that no launch uses is not made again
+          call.workspace_bytes = static_cast<std::int64_t>(spans[which].end - spans[which].begin);
+        }
       } else {
         // A number inside of a tensor is an address that lost its tensor.
         for (const auto& span : spans) {

@@ -95,9 +95,15 @@ class LaunchGraph::Nodes {
     remember(launches);
   }
 
-  void launch(std::uintptr_t stream) {
+  void launch(std::uintptr_t stream, const std::vector<Launch>& launches) {
     const int status = driver_.launch_graph(executable_, reinterpret_cast<void*>(stream));
-    if (status != 0) throw std::runtime_error("launching a graph failed: " + driver_.describe(status));
+    if (status == 0) return;
+    std::string names;
+    for (const Launch& launch : launches) {
+      if (launch.position == kClear) continue;
+      names += (names.empty() ? "kernel " : ", ") + std::string(compiled_kernels()[launch.position].name);
+    }
+    throw std::runtime_error(names + ": the launch of their graph failed: " + driver_.describe(status));
   }
 
  private:
@@ -130,7 +136,7 @@ bool LaunchGraph::launch(int device, std::uintptr_t stream, std::vector<Launch>&
   }
   try {
     nodes_->set(device, stream, launches);
-    nodes_->launch(stream);
+    nodes_->launch(stream, launches);
   } catch (...) {
     nodes_.reset();  // made anew by the next call
     throw;

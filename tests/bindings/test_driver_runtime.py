@@ -245,6 +245,12 @@ def test_a_workspace_lives_as_long_as_the_launches(tmp_path: Path) -> None:
     ]
 
 
+def test_a_workspace_that_no_launch_uses_is_not_made(tmp_path: Path) -> None:
+    found = replay(tmp_path, "assert remember(quantize, workspace=1024)\nsay('then', call(*tensors()))")
+    assert found[-1] == "then None" and any(line.startswith("launch") for line in found)
+    assert not any(line.startswith("allocate") for line in found)
+
+
 def test_the_interpreter_is_free_while_the_driver_launches(tmp_path: Path) -> None:
     found = replay(
         tmp_path,
@@ -403,7 +409,7 @@ def test_a_captured_stream_gets_the_kernels_themselves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fail", "said"),
     [
-        ("cuGraphLaunch", "launching a graph failed: CUDA_ERROR_LAUNCH_FAILED"),
+        ("cuGraphLaunch", f"{KERNEL}: the launch of their graph failed: CUDA_ERROR_LAUNCH_FAILED"),
         ("cuGraphExecKernelNodeSetParams_v2", f"kernel {KERNEL}: its launch failed: CUDA_ERROR_LAUNCH_FAILED"),
     ],
 )
