@@ -41,6 +41,11 @@ class TensorMemory {
   void will_read(const Range& range, AccessId access, Actor pipe);
   void will_write(const Range& range, AccessId access, Actor pipe);
 
+  // What was written there has no value.
+  void unwrite(unsigned lane, unsigned column) {
+    cells_[std::size_t{column} * kParts + lane / kPart].has_value &= static_cast<std::uint16_t>(~(1U << lane % kPart));
+  }
+
   std::uint32_t* lane(unsigned lane) { return data_.data() + std::size_t{lane} * columns_; }
 
   void collect(std::vector<AccessId>& live) const;

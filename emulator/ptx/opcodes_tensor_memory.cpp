@@ -192,9 +192,11 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   }
 }
 
-// [address]{, split}, r
+// [address]{, split}, r. What comes of a register without a value has none either.
 void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
+  const bool some_undefined = warp.any_undefined();
+  if (some_undefined) warp.want_defined(i.operands[0], lanes);
   const Move& move = moves()[i.form->variant];
   const bool splits = move.shape == Shape::k16x32x2;
   const unsigned split = splits ? common_number(warp, i.operands[1], "the split") : 0;
@@ -207,8 +209,13 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   warp.count_bytes(PtxWarp::Space::kTensor, true, std::uint64_t{move.registers} * kLanes * 4);
   for (unsigned r = 0; r < move.registers; ++r) {
     const auto* values = warp.row<std::uint32_t>(registers[r]);
+    const Mask undefined = some_undefined ? warp.undefined(registers[r]) : 0;
     for (unsigned lane = 0; lane < kLanes; ++lane) {
       const Spot to = spot(move.shape, r, lane, split);
+      if ((undefined >> lane & 1) != 0) {
+        const unsigned columns = move.halves ? 2 : 1, first = address.column + columns * to.column;
+        for (unsigned c = 0; c < columns; ++c) memory.unwrite(address.lane + to.lane, first + c);
+      }
       std::uint32_t* row = memory.lane(address.lane + to.lane) + address.column;
       if (move.halves) {
         row[2 * to.column] = values[lane] & 0xffff;
@@ -441,6 +448,7 @@ void add_moves(Forms& forms) {
                  {kind.shape, registers, halves}, load);
         add_move(forms, "tcgen05.st" + name + (halves ? ".unpack::16b" : "") + ".b32", "T" + split + " " + vector,
                  {kind.shape, registers, halves}, store);
+        forms.back().undefined = Form::Undefined::kHandled;
       }
       if (times < 2 || (kind.shape != Shape::k32x32 && kind.shape != Shape::k16x32x2)) continue;
       const std::string red = std::string("tcgen05.ld.red.sync.aligned.") + kind.name + ".x" + number(times);

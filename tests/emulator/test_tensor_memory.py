@@ -239,6 +239,14 @@ RULES = {
         f"{SET} tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1];\n"
         "tcgen05.wait::ld.sync.aligned; DONE",
     ),
+    # Compilers store registers without a value where nobody reads them; what is read must have one.
+    "stored_without_value": (
+        "uninitialized tensor memory",
+        "mov.b32 %v0, 7; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r1], {%v0, %v1}; tcgen05.wait::st.sync.aligned;\n"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1+1]; // here\nDONE",
+        "mov.b32 %v0, 7; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r1], {%v0, %v1}; tcgen05.wait::st.sync.aligned;\n"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1]; tcgen05.wait::ld.sync.aligned; DONE",
+    ),
     "load_before_wait_st": (
         "race",
         f"{SET}\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1]; // here\nDONE",

@@ -186,8 +186,12 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
             stack.enter_context(mock.patch.object(dist, name, value))
         for name, value in memory.items():
             stack.enter_context(mock.patch.object(symmetric, name, value))
-        modules = {"nvshmem": package, "nvshmem.core": core, "cuda.core": device}
-        stack.enter_context(mock.patch.dict(sys.modules, modules))
+        for name, module in {"nvshmem": package, "nvshmem.core": core, "cuda.core": device}.items():
+            # What is imported meanwhile stays, as mock.patch.dict would not have it.
+            stack.callback(
+                sys.modules.__setitem__ if name in sys.modules else sys.modules.pop, name, sys.modules.get(name)
+            )
+            sys.modules[name] = module
         stack.enter_context(mock.patch("cuda.pathfinder.load_nvidia_dynamic_lib", lambda _: None))
         stack.enter_context(mock.patch.dict(os.environ))
         yield ranks

@@ -1,0 +1,69 @@
+"""Examples of single instructions and small pipelines, each with a function that verifies what it computed."""
+
+from __future__ import annotations
+
+from tests.emulator.public.cases import example
+
+FOLDER = "experimental/primitives"
+HOPPER = (
+    "async_pipeline",
+    "bar_warp_sync",
+    "barrier_cta_red",
+    "barrier_cta_sync",
+    "cp_async_bulk",
+    "cp_async_bulk_prefetch",
+    "cp_async_mbarrier_arrive_cluster",
+    "cp_async_mbarrier_arrive_cta",
+    "cp_async_shared_global",
+    "cp_async_shared_global_swizzled",
+    "elect_sync",
+    "mapa",
+    "mbarrier",
+    "mbarrier_lifecycle",
+    "pipeline_software_fill",
+    "red",
+    "shfl_sync",
+    "vote_sync",
+    "warp_named_barrier",
+    "reduction/block_smem_reduce",
+    "reduction/cluster_smem_reduce",
+    "reduction/thread_vector_reduce",
+    "reduction/warp_vector_reduce",
+    "tma/tma_1cta_mbarrier",
+    "tma/tma_load_store",
+    "tma/tma_load_to_ldmatrix",
+    "tma/tma_multicast",
+    "tma/tma_pipeline_count2",
+    "tma/tma_pipeline_pingpong",
+    "tma/tma_pipeline_single_warp",
+    "tma/tma_pipeline_warpspec",
+    "tma/tma_store",
+    "tma/tma_swizzle_modes",
+    "tma/tma_tensormap_replace",
+)
+BLACKWELL = (
+    "basic_types",
+    "ldmatrix_stmatrix",
+    "redux_sync",
+    "reduction/cluster_tmem_reduce",
+    "tcgen05/1cta_mma_a_from_tmem",
+    "tcgen05/1cta_mma_basic",
+    "tcgen05/1cta_mma_mn_major",
+    "tcgen05/1cta_mma_pipeline",
+    "tcgen05/2cta_mma_basic",
+    "tcgen05/2cta_mma_blockscale_m128",
+    "tcgen05/2cta_mma_tma_store",
+    "tcgen05/clusterMxN_2cta_mma",
+    "tcgen05/cp_narrow_a_to_tmem_mma",
+    "tcgen05/mcast_clusterMxN_1cta_mma",
+    "tcgen05/mcast_clusterMxN_2cta_mma",
+    "tcgen05/slicek_m32n8k128",
+    "tcgen05/tmem_ld_st",
+    "tcgen05/tmem_ld_to_stmatrix_transpose",
+)
+
+CASES = [
+    example(f"primitive_{path.rpartition('/')[2]}", chip, f"{FOLDER}/{path}.py", "verify")
+    for chip, paths in (("sm_90a", HOPPER), ("sm_100a", BLACKWELL))
+    for path in paths
+]
