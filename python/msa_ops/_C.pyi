@@ -91,6 +91,7 @@ class EmulatorFault(RuntimeError):
     warp: int | None
     lane: int | None
     address: int | None
+    source: str | None  # of PTX; see msa_ops.emulator.source_lines
 
 class PtxError(ValueError): ...
 class UnsupportedPtx(NotImplementedError): ...

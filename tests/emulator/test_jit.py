@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,23 @@ def test_memory_that_is_not_the_session_s(session: JitSession) -> None:
     session.use(a, out)
     with pytest.raises(EmulatorFault):  # as a device after a fault
         session.run(function)
+
+
+def test_a_fault_names_the_line_of_python(session: JitSession) -> None:
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack
+
+    from tests.emulator import jit_kernels
+
+    a, out = torch.zeros(THREADS), torch.empty(THREADS)
+    session.use(a, out[:-1])
+    views = [from_dlpack(a), from_dlpack(out)]
+    function = cute.compile(jit_kernels.add, *views, 4.0, options="--generate-line-info")
+    with pytest.raises(EmulatorFault, match="out of bounds") as caught:
+        session.run(function, *views)
+    lines = Path(jit_kernels.__file__).read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(lines) if "out[thread] =" in text)
+    assert caught.value.source == f"{jit_kernels.__file__}:{line}"
 
 
 def test_devices_at_the_same_time(session: JitSession) -> None:

@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
                 found = _check(reference, spec, backend)
                 problem = "; ".join(_outside(one) for one in found if not one.passed)
             except EmulatorFault as fault:
-                problem = f"{fault}"
+                source = getattr(fault, "source", None)
+                problem = f"{fault} (source: {source})" if source else f"{fault}"
         if schedule is None:
             launches = chip.launches
         if not chip.launches and not problem:

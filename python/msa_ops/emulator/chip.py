@@ -13,6 +13,7 @@ from msa_ops.emulator import kernel_text, units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, whole
 from msa_ops.emulator.memory import Allocation, allocation
 from msa_ops.emulator.run import Report, report_of
+from msa_ops.emulator.source_lines import told
 from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
@@ -76,18 +77,19 @@ class VirtualChip:
             raise NotImplementedError(str(error)) from None
         text = kernel_text.ptx(kernel)
         units.load_for(text)
-        counters = _C.emulate_launch(
-            position,
-            text,
-            memory,
-            list(arguments),
-            self.max_instructions,
-            chip=self.platform.arch,
-            seed=self.seed,
-            sum_order=self.sum_order,
-            threads=self.threads,
-            multiprocessors=self.platform.multiprocessors,
-        )
+        with told(text):
+            counters = _C.emulate_launch(
+                position,
+                text,
+                memory,
+                list(arguments),
+                self.max_instructions,
+                chip=self.platform.arch,
+                seed=self.seed,
+                sum_order=self.sum_order,
+                threads=self.threads,
+                multiprocessors=self.platform.multiprocessors,
+            )
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
     def _launch_code_object(self, kernel: str, arguments: Sequence[int], memory: list[Allocation]) -> Any:

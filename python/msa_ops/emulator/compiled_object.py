@@ -20,6 +20,7 @@ from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
 from msa_ops.emulator.object_header import argument_sizes
 from msa_ops.emulator.run import Report, allocations_of, report_of, with_peers
+from msa_ops.emulator.source_lines import told
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
 _RUNTIME_LIBRARIES = ("-lm",)
@@ -71,18 +72,19 @@ class CompiledObject:
         """
         check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
         arch, multiprocessors = device(chip, multiprocessors)
-        counters = _C.emulate_object(
-            self._functions,
-            self._modules,
-            self._values(arguments),
-            allocations_of(arguments, tensors),
-            max_instructions,
-            arch,
-            seed,
-            sum_order,
-            threads,
-            multiprocessors,
-        )
+        with told(*self._modules):
+            counters = _C.emulate_object(
+                self._functions,
+                self._modules,
+                self._values(arguments),
+                allocations_of(arguments, tensors),
+                max_instructions,
+                arch,
+                seed,
+                sum_order,
+                threads,
+                multiprocessors,
+            )
         return report_of(counters)
 
     def run_on_devices(
@@ -109,18 +111,19 @@ class CompiledObject:
         memory = [one for i, own in enumerate(arguments) for one in allocations_of(own, None, f"device {i} ")]
         memory += allocations_of((), tensors)
         arch, multiprocessors = device(chip, multiprocessors)
-        counters = _C.emulate_object_on_devices(
-            self._functions,
-            self._modules,
-            [self._values(own) for own in arguments],
-            [memory] * len(arguments),
-            max_instructions,
-            arch,
-            seed,
-            sum_order,
-            threads,
-            multiprocessors,
-        )
+        with told(*self._modules):
+            counters = _C.emulate_object_on_devices(
+                self._functions,
+                self._modules,
+                [self._values(own) for own in arguments],
+                [memory] * len(arguments),
+                max_instructions,
+                arch,
+                seed,
+                sum_order,
+                threads,
+                multiprocessors,
+            )
         return [with_peers(report_of(one), _of_others(i)) for i, one in enumerate(counters)]
 
     def _values(self, arguments: Sequence[Any]) -> list[bytes]:

@@ -21,6 +21,7 @@ from msa_ops.emulator.compiled_object import linked
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, allocation
 from msa_ops.emulator.run import Report, report_of
+from msa_ops.emulator.source_lines import told
 
 _CUDA_DEVICE = 2
 """DLPack's number."""
@@ -126,7 +127,8 @@ class JitSession:
 
     def _raise_failure(self, cause: BaseException | None) -> None:
         try:
-            self._session.rethrow()
+            with told(*self.texts):
+                self._session.rethrow()
         except Exception as failure:
             raise failure from cause
 

@@ -11,6 +11,7 @@ from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, allocation, is_memory
+from msa_ops.emulator.source_lines import told
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def run_ptx(
     pending: arrays that an earlier launch may still be writing, because this one may begin before that one has
         ended; a block must not use them before it has executed griddepcontrol.wait.
 
-    Raises EmulatorFault (kind, kernel, line, block, warp, lane, address) for what the kernel does wrong, PtxError
+    Raises EmulatorFault (kind, kernel, line, block, warp, lane, address, and source: "FILE:LINE" if the text has line
+    information, else None) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
     lacks, both before anything runs; ValueError for arguments or a launch that do not fit.
     """
@@ -143,24 +145,25 @@ def run_ptx(
     allocations = allocations_of(arguments, tensors)
     parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
     shape = three("grid", grid), three("block", block)
-    return report_of(
-        _C.emulate_ptx(
-            ptx,
-            entry,
-            *shape,
-            shared_memory,
-            parameters,
-            allocations,
-            max_instructions,
-            three("cluster", cluster),
-            arch,
-            seed,
-            sum_order,
-            threads,
-            multiprocessors,
-            [(address, address + size) for address, size, *_ in allocations_of(pending, None)],
+    with told(ptx):
+        return report_of(
+            _C.emulate_ptx(
+                ptx,
+                entry,
+                *shape,
+                shared_memory,
+                parameters,
+                allocations,
+                max_instructions,
+                three("cluster", cluster),
+                arch,
+                seed,
+                sum_order,
+                threads,
+                multiprocessors,
+                [(address, address + size) for address, size, *_ in allocations_of(pending, None)],
+            )
         )
-    )
 
 
 def run_ptx_on_devices(
@@ -198,27 +201,28 @@ def run_ptx_on_devices(
         raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
     own_memory = [allocations_of(own, tensors) for own in arguments]
     by_device = [allocations_of(own, None, f"device {i} ") for i, own in enumerate(arguments)]
-    counters = _C.emulate_on_devices(
-        ptx,
-        entry,
-        three("grid", grid),
-        three("block", block),
-        shared_memory,
-        [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
-        [
-            memory + [one for other, peers in enumerate(by_device) if other != i for one in peers]
-            if peer_access
-            else memory
-            for i, memory in enumerate(own_memory)
-        ],
-        max_instructions,
-        three("cluster", cluster),
-        arch,
-        seed,
-        sum_order,
-        threads,
-        multiprocessors,
-    )
+    with told(ptx):
+        counters = _C.emulate_on_devices(
+            ptx,
+            entry,
+            three("grid", grid),
+            three("block", block),
+            shared_memory,
+            [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
+            [
+                memory + [one for other, peers in enumerate(by_device) if other != i for one in peers]
+                if peer_access
+                else memory
+                for i, memory in enumerate(own_memory)
+            ],
+            max_instructions,
+            three("cluster", cluster),
+            arch,
+            seed,
+            sum_order,
+            threads,
+            multiprocessors,
+        )
     return [with_peers(report_of(one), lambda name: name.startswith("device ")) for one in counters]
 
 
@@ -251,11 +255,12 @@ def run_compiled(
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
-    return report_of(
-        _C.emulate_launch(
-            position, ptx, memory, slots, max_instructions, arch, seed, sum_order, multiprocessors=multiprocessors
+    with told(ptx):
+        return report_of(
+            _C.emulate_launch(
+                position, ptx, memory, slots, max_instructions, arch, seed, sum_order, multiprocessors=multiprocessors
+            )
         )
-    )
 
 
 def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, prefix: str = "") -> list[Allocation]:
