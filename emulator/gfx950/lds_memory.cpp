@@ -39,7 +39,12 @@ std::uint64_t cycles_of(Mask lanes, const std::uint32_t* addresses, unsigned byt
   return cycles;
 }
 
-void count(Wave& wave, Mask lanes, const std::uint32_t* addresses, unsigned bytes) {
+// What an access does: an atomic operation reads and writes.
+enum class Moves { kReads, kWrites, kBoth };
+
+void count(Wave& wave, Mask lanes, const std::uint32_t* addresses, unsigned bytes, Moves moves) {
+  if (moves != Moves::kWrites) wave.count_space(Wave::Space::kLds, false, lanes, bytes);
+  if (moves != Moves::kReads) wave.count_space(Wave::Space::kLds, true, lanes, bytes);
   const unsigned granule = bytes <= 4 ? 4 : bytes <= 8 ? 8 : 16;
   const std::uint64_t cycles = cycles_of(lanes, addresses, bytes);
   wave.lds_cycles += cycles;
@@ -110,7 +115,7 @@ void read(Wave& wave, const Instruction& i) {  // part: 0 whole register, 1 low 
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
   finish_read(wave, i, operation, kind);
-  count(wave, lanes, operation.lds_address, bytes);
+  count(wave, lanes, operation.lds_address, bytes, Moves::kReads);
 }
 
 // Lanes whose data has no value: what they write has none either.
@@ -143,7 +148,7 @@ void write(Wave& wave, const Instruction& i) {
   });
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
-  count(wave, lanes, operation.lds_address, bytes);
+  count(wave, lanes, operation.lds_address, bytes, Moves::kWrites);
 }
 
 // Two accesses of an instruction; their offsets are in units of the access, or of 64 of them.
@@ -180,7 +185,7 @@ void two(Wave& wave, const Instruction& i) {
         else std::memset(&loaded[lane][second * words], 0, bytes), outside(operation, lane);
       }
     });
-    count(wave, lanes, places, bytes);
+    count(wave, lanes, places, bytes, is_write ? Moves::kWrites : Moves::kReads);
   }
   operation.lds_bytes = operation.lds_bytes_b = bytes;
   operation.lanes = lanes;
@@ -221,7 +226,7 @@ void atomic(Wave& wave, const Instruction& i) {
   });
   operation.lds_bytes = sizeof(T);
   operation.lanes = lanes;
-  count(wave, lanes, operation.lds_address, sizeof(T));
+  count(wave, lanes, operation.lds_address, sizeof(T), Moves::kBoth);
   if (!returns) return;
   for (unsigned word = 0; word < i.destination.dwords; ++word) {
     std::uint32_t* const row = wave.row(i.destination.index + word);
@@ -258,7 +263,7 @@ void compare_store(Wave& wave, const Instruction& i) {  // the first datum is co
   });
   operation.lds_bytes = sizeof(T);
   operation.lanes = lanes;
-  count(wave, lanes, operation.lds_address, sizeof(T));
+  count(wave, lanes, operation.lds_address, sizeof(T), Moves::kBoth);
   if (!returns) return;
   for (unsigned word = 0; word < i.destination.dwords; ++word) {
     std::uint32_t* const row = wave.row(i.destination.index + word);
@@ -315,7 +320,7 @@ void read_transposed(Wave& wave, const Instruction& i) {
   operation.lds_bytes = bytes;
   operation.lanes = lanes;
   finish_read(wave, i, operation, Lds::Access::kRead);
-  count(wave, lanes, operation.lds_address, bytes);
+  count(wave, lanes, operation.lds_address, bytes, Moves::kReads);
 }
 
 // ---- exchanges between lanes that touch no memory

@@ -95,6 +95,7 @@ void each_target(Wave& wave, const Instruction& i, unsigned bytes, bool write, c
     const std::uint32_t* const row =
         i.sources[0].kind == Operand::Kind::kVector ? wave.row(i.sources[0].index) : nullptr;
     const std::uint32_t scalar = i.mask_source.kind == Operand::Kind::kScalar ? wave.sgpr(i.mask_source.index) : 0;
+    wave.count_space(Wave::Space::kScratch, write, lanes, bytes);
     for_lanes(lanes, [&](unsigned lane) {
       const std::uint32_t at = (row != nullptr ? row[lane] : 0) + scalar + static_cast<std::uint32_t>(offset);
       to_do(lane, wave.scratch(lane, at, bytes, write), bytes);
@@ -160,6 +161,7 @@ void load_to_lds(Wave& wave, const Instruction& i) {
     std::memcpy(out, data, std::size_t{4} * dwords);
     wave.lds().put_in_flight(true, to, 4 * dwords, wave.index(), i.address);
   });
+  wave.count_space(Wave::Space::kLds, true, wave.exec(), 4 * dwords);
   operation.in_flight = true;
   operation.lanes = loaded;
   operation.lds_bytes = 4 * dwords;

@@ -850,7 +850,16 @@ void Wave::add_to(Counters& counters) const {
   counters.waits_for["barrier"] += barrier_waits_;
   counters.waits_for["vmcnt"] += vector_waits_;
   counters.waits_for["lgkmcnt"] += lds_waits_;
+  counters.waits_of_warp[index_] += barrier_waits_;
   counters.instructions_of_warp[index_] += total;
+  const char* const names[] = {"shared", "local"};
+  for (std::size_t space = 0; space < space_bytes_.size(); ++space) {
+    const auto& [read, written] = space_bytes_[space];
+    if (read + written == 0) continue;
+    auto& all = counters.bytes_by_space[names[space]];
+    all[0] += read;
+    all[1] += written;
+  }
 }
 
 std::uint32_t Wave::value32(const Operand& operand) const {

@@ -160,6 +160,12 @@ class Wave : public WarpProgram, private LdsReader {
     if (vector_count_ > vector) ++vector_waits_;
     if (lds_count_ + scalar_loads_.size() > lds) ++lds_waits_;
   }
+  // Bytes of the LDS and of scratch memory, each lane's.
+  enum class Space : std::uint8_t { kLds, kScratch };
+  void count_space(Space space, bool write, Mask lanes, unsigned bytes) {
+    space_bytes_[static_cast<unsigned>(space)][write ? 1 : 0] +=
+        static_cast<std::uint64_t>(__builtin_popcountll(lanes)) * bytes;
+  }
   void count_read(std::uint64_t bytes) { global_read_ += bytes; }
   void count_written(std::uint64_t bytes) { global_written_ += bytes; }
   std::byte* scratch(unsigned lane, std::uint32_t offset, unsigned bytes, bool write);
@@ -279,6 +285,7 @@ class Wave : public WarpProgram, private LdsReader {
   std::map<std::uint32_t, Violation> races_;           // by the read of the LDS
   std::uint64_t global_read_ = 0, global_written_ = 0;
   std::uint64_t global_requests_ = 0, global_sectors_ = 0, barrier_waits_ = 0, vector_waits_ = 0, lds_waits_ = 0;
+  std::array<std::array<std::uint64_t, 2>, 2> space_bytes_{};
   std::vector<std::uint64_t> sectors_;  // of the present operation, and the last of them
   std::uint64_t last_sector_ = 0;
 };

@@ -53,8 +53,8 @@ class Report:
     spaces: bytes of the other spaces: "shared" memory of the block itself, "cluster": shared memory of other blocks of
         the cluster (distributed shared memory), "local", "tensor" (loads, stores and copies), and "peer": global memory
         of other devices, which counts as global memory too. Copies count in the spaces of both ends; what matrix
-        instructions take from memory as operands does not count. A space that was not used is not in it; on gfx950
-        there are none.
+        instructions take from memory as operands does not count. A space that was not used is not in it. On gfx950
+        "shared" is the LDS, with loads to it, "local" scratch memory.
     launches: kernels launched.
     out_of_range_lanes: of gfx950: lanes whose access a buffer resource did not hold, so that they read 0 or wrote
         nothing.

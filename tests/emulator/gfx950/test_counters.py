@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from msa_ops.emulator.run import SpaceBytes
 from tests.emulator.gfx950.code_object import run
 
 START = "s_load_dwordx4 s[8:11], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_waitcnt lgkmcnt(0)"
@@ -49,6 +50,7 @@ def test_requests_are_those_that_touch_memory() -> None:
         scratch_store_dword v4, v4, off
         s_endpgm"""
     report = run(text, data, data, scratch=64)
+    assert report.spaces == {"local": SpaceBytes(0, 64 * 4)}
     assert (report.global_requests, report.global_sectors) == (3, 4 + 4 + 2)
 
 
@@ -67,8 +69,28 @@ def test_waits_and_instructions_by_wave() -> None:
     report = run(text, np.zeros(64, np.uint32), np.zeros(64, np.uint32), threads=128, blocks=3)
     assert report.waits == 3 * 2
     assert report.waits_for == {"barrier": 3 * 2, "vmcnt": 3, "lgkmcnt": 3 * 2}
+    assert report.waits_of_warp == {0: 3, 1: 3}
     first, second = report.instructions_of_warp[0], report.instructions_of_warp[1]
     assert first - second == 3 * 3 and first + second == report.total_warp_instructions
+
+
+def test_bytes_of_the_lds() -> None:
+    """A write of 8 bytes and a read of two places by half of the lanes, an atomic operation, and a load to the LDS."""
+    text = f"""{START}
+        v_lshlrev_b32 v2, 3, v0
+        v_mov_b32 v4, 1
+        v_mov_b32 v5, 2
+        s_mov_b32 exec_hi, 0
+        ds_write_b64 v2, v[4:5]
+        ds_read2_b32 v[6:7], v2 offset0:0 offset1:1
+        ds_add_u32 v2, v4
+        s_waitcnt lgkmcnt(0)
+        s_movk_i32 m0, 0x400
+        s_nop 4
+        global_load_lds_dword v1, s[8:9]
+        s_endpgm"""
+    data = np.zeros(64, np.uint32)
+    assert run(text, data, data, lds=2048).spaces == {"shared": SpaceBytes(32 * 8 + 32 * 4, 32 * 8 + 32 * 4 + 32 * 4)}
 
 
 def test_a_single_wave_waits_at_no_barrier() -> None:
