@@ -29,7 +29,7 @@ def values(args: Any) -> dict[str, Any]:
 
 def results_of(op: str, args: Any) -> tuple[Tensor, ...]:
     """Results and written arguments of a call by the way that a user's call takes."""
-    entry = vars(__import__(f"msa_ops.ops.{op}", fromlist=["OP"]))["OP"]
+    entry = vars(__import__(f"msa_ops.ops.{op}", fromlist=["OP"]))["OP"].call
     results = entry(**values(args))
     written = (getattr(args, name) for name in STORE.op(op).mutates)
     return (*((results,) if isinstance(results, Tensor) else results), *(w for w in written if w is not None))
