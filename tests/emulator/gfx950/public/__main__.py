@@ -46,7 +46,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as work:
             _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
             if options.mend is not None:
-                _mend(options.mend, Path(work))
+                _mend(f"{options.mend}_mended", Path(work))
             return public_tests(
                 options.flydsl.resolve(),
                 shlex.split(options.pytest),
