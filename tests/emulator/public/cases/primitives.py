@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulator.public.cases import example
+from tests.emulator.public.cases import example, mended
 
 FOLDER = "experimental/primitives"
 HOPPER = (
@@ -62,8 +62,18 @@ BLACKWELL = (
     "tcgen05/tmem_ld_to_stmatrix_transpose",
 )
 
-CASES = [
+EXAMPLES = [
     example(f"primitive_{path.rpartition('/')[2]}", chip, f"{FOLDER}/{path}.py", "verify")
     for chip, paths in (("sm_90a", HOPPER), ("sm_100a", BLACKWELL))
     for path in paths
+]
+
+CASES = [
+    *EXAMPLES,
+    # A block stays until its peer has read its memory.
+    *(
+        mended(case, (r"(\bret;)", r"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; \1"))
+        for case in EXAMPLES
+        if case.name == "primitive_mapa"
+    ),
 ]
