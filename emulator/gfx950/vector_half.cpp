@@ -92,6 +92,10 @@ std::uint32_t dot2(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
 
 // v_mad_mix: each operand is fp32, or one half of the register; op_sel_hi says that it is a half, op_sel which.
 float mix_operand(const Operand& operand, std::uint32_t bits) {
+  // A constant like 1.0 is one of 16 bits where a half is meant.
+  const auto number = static_cast<std::int32_t>(bits);
+  const bool is_float = operand.kind == Operand::Kind::kConstant && (number < -16 || number > 64);
+  if (operand.high_for_high && is_float) bits = half_from(as_float(bits));
   float value = operand.high_for_high ? half_to(operand.high ? bits >> 16 : bits & 0xffff) : as_float(bits);
   if (operand.negate_high) value = std::fabs(value);
   return operand.negate ? -value : value;

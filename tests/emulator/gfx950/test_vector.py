@@ -411,3 +411,12 @@ def test_parts_of_registers() -> None:
     )[0]
     want = (old & ~np.uint32(0xFF00)) | (((a >> 16) + (b >> 24)) & 0xFF) << 8
     np.testing.assert_array_equal(got, want)
+
+
+def test_mixed_products_take_constants_of_sixteen_bits() -> None:
+    """As compilers emit them: the second operand is a half, and a constant."""
+    x = RNG.standard_normal(64).astype(np.float16)
+    bits = x.view(np.uint16).astype(np.uint32)
+    for constant, value in (("1.0", 1.0), ("-2.0", -2.0), ("0", 0.0)):
+        got = apply(f"v_mad_mix_f32 D, A, {constant}, 0 op_sel_hi:[1,1,0]", 1, bits)[0].view(np.float32)
+        np.testing.assert_array_equal(got, x.astype(np.float32) * np.float32(value) + np.float32(0))

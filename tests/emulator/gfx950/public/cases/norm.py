@@ -181,6 +181,13 @@ CASES = [
         alarm="race",
         mend=_LAYER_BARRIER,
     ),
+    Case(
+        "layernorm_quant_half",
+        "to int8, 3 rows of 128",
+        _layer_norm_quant(3, 128, torch.float16),
+        alarm="race",
+        mend=_LAYER_BARRIER,
+    ),
     Case("quant", "to int8, 4 rows of 4096", _quant(4, 4096)),
     Case("quant_odd", "to int8, 3 rows of 1000", _quant(3, 1000), alarm="out of bounds"),
     Case("softmax", "4 rows of 2000", _softmax, alarm="race", mend=_SOFTMAX_BARRIER),
