@@ -48,6 +48,11 @@ def ldg_constant_u32(address: Int64) -> Uint32:
     return _asm("ld.global.nc.b32 $0, [$1];", "=r,l", (Uint32,), (address,))
 
 
+def ldg_relaxed_u32(address: Int64) -> Uint32:
+    """As the second-level cache has it; leaves nothing in the first-level cache."""
+    return _asm("ld.relaxed.gpu.global.b32 $0, [$1];", "=r,l,~{memory}", (Uint32,), (address,), True)
+
+
 def ldg_constant_u32x2(address: Int64):
     return _asm("ld.global.nc.v2.b32 {$0, $1}, [$2];", "=r,=r,l", (Uint32,) * 2, (address,))
 
@@ -81,6 +86,11 @@ def stg_u32(address: Int64, value) -> None:
 
 def prefetch_l2(address: Int64) -> None:
     _asm("prefetch.global.L2 [$0];", "l", (), (address,), True)
+
+
+def bulk_prefetch_l2(address: Int64, num_bytes: int) -> None:
+    """16-byte aligned, a multiple of 16 bytes."""
+    _asm("cp.async.bulk.prefetch.L2.global [$0], $1;", "l,r,~{memory}", (), (address, Int32(num_bytes)), True)
 
 
 # Shared memory. `offset` is a Python integer and part of the instruction.
@@ -135,9 +145,9 @@ def add_shared_u32(address: Int32, value: Int32) -> Int32:
     return _asm("atom.shared.add.u32 $0, [$1], $2;", "=r,r,r,~{memory}", (Int32,), (address, value), True)
 
 
-def max_shared_u32(address: Int32, value: Uint32) -> None:
+def max_shared_u32(address: Int32, value: Uint32, offset: int = 0) -> None:
     """Shared memory keeps the larger value; the order of callers does not matter."""
-    _asm("red.shared.max.u32 [$0], $1;", "r,r,~{memory}", (), (address, value), True)
+    _asm(f"red.shared.max.u32 [$0+{offset}], $1;", "r,r,~{memory}", (), (address, value), True)
 
 
 # Barriers that count bytes, and bulk copies that report to them.
@@ -229,6 +239,13 @@ def positive_zero(a: Float32) -> Float32:
 def multiply_add(a: Uint32, factor: Int32, addend: int) -> Uint32:
     """Integer a x factor + addend, as one instruction: the compiler would take it apart around a mask."""
     return _asm("mad.lo.u32 $0, $1, $2, $3;", "=r,r,r,n", (Uint32,), (a, factor, Int32(addend)))
+
+
+def both_f16(pair: Uint32, half: int) -> Uint32:
+    """One half of a pair of fp16, twice."""
+    which = ("low", "high")[half]
+    text = f"{{ .reg .b16 low, high; mov.b32 {{low, high}}, $1; mov.b32 $0, {{{which}, {which}}}; }}"
+    return _asm(text, "=r,r", (Uint32,), (pair,))
 
 
 def divide_by_magic(value: Int32, magic: Int64) -> Int32:

@@ -51,7 +51,7 @@ def load_row(index_format: str, codes: Int32, scales: Int32, row: int, factors):
         pair = atoms.e4m3x2_to_f16x2(atoms.lds_u16(scales, row * 8))
         words = atoms.lds_u32x4(codes, offset)
         for m in range(4):
-            found += decode_e2m1(words[m], atoms.permute(pair, pair, 0x1010 if m < 2 else 0x3232), factors)
+            found += decode_e2m1(words[m], atoms.both_f16(pair, m // 2), factors)
     elif index_format == "fp8":
         for half in range(2):
             for word in atoms.lds_u32x4(codes, offset + half * 64):

@@ -49,6 +49,9 @@ class IndexerScanSm100(IndexerScanSm90):
         a.tensor_memory = a.exist + 4 * c.copies
         self.layout_window(a, a.tensor_memory + 4)
 
+    def registers(self, a) -> None:
+        """Nothing: queries are in shared memory."""
+
     @cute.jit
     def set_up(self, a):
         """Barriers, and tensor memory; both are known to all after the next barrier of the block."""

@@ -45,6 +45,10 @@ class Config:
         return 32 * self.warps
 
     @property
+    def early(self) -> int:
+        return 0
+
+    @property
     def bound(self) -> int:
         return self.threads
 

@@ -6,6 +6,11 @@ column in a table of the thread block. No warp waits for another until the run (
 warp chooses, column by column, the best blocks of what a request has in this run. If that is the whole request, they
 are the result; otherwise they go to the workspace as candidates for the merge.
 
+With `early`, a batch of up to 32 requests is looked at before the kernel before has ended: each warp divides the work
+by the lengths as they are then and finds the addresses of what it will ask for. Nothing but addresses (inside the
+arguments' memory) and requests to the second-level cache come of it: behind griddepcontrol.wait lengths, table entries
+and queries are read, and where lengths are others the warp begins anew.
+
 Workspace: for block i of G two lists a column: list 0 of the request that begins before the run, list 1 of the one
 that ends behind it; each topk entries of (block id, key), ascending, with key 0 behind the last.
 """
@@ -19,7 +24,7 @@ from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.indexer import atoms, keys, queries, ranking, work
 from msa_ops.cute.indexer.choosing import Choosing
-from msa_ops.cute.indexer.sm90_scan_configs import Config
+from msa_ops.cute.indexer.sm90_scan_configs import PAGE_BYTES, Config
 
 PAGE = work.PAGE
 WINDOW_OF_FEW = 4 * (1 + 4 * 32 + 33)
@@ -176,20 +181,61 @@ class IndexerScanSm90(Choosing):
         cute.arch.mbarrier_init_fence()
         self.clear(a)
         cute.arch.sync_threads()
-        cute.arch.griddepcontrol_wait()
-        request = self.request_work(a, a.lane if a.few else thread)  # what everything else waits for
-        cute.arch.griddepcontrol_launch_dependents()
-
         base, window = Int32(0), Int32(0)
         behind, window_total = Int32(0), Int32(0)
-        if a.few:
-            window_total = self.load_few(a, request)
+        self.registers(a)
+        if cutlass.const_expr(c.early > 0):
+            first, last, length, pieces = Int32(0), Int32(0), Int32(0), Int32(0)
+            table_at, page = Int64(0), Int32(-1)
+            at, tile_begin, tile_end, columns, seen = Int32(0), Int32(0), Int32(0), Int32(0), Int32(0)
+            rows = cute.make_rmem_tensor(cute.make_layout((self.tiles,)), Int64)
+            rows.fill(Int64(0))
+            a.last_visible.fill(Int32(-1))
+            if a.few:
+                # As if the lengths were there already; they are looked at again when the kernel before has ended.
+                pages, first, last, length, pieces = self.request_work(a, a.lane, True)
+                window_total = self.load_few(a, (pages, first, last, length, pieces))
+                table_at, at, tile_begin, tile_end, columns, seen = self.look_ahead(a, window_total, rows)
+                if a.warp == c.warps - 1:
+                    self.foresee(a, window_total)
+            cute.arch.griddepcontrol_wait()
+            if a.few:
+                pages, new_first, new_last, new_length, pieces = self.request_work(a, a.lane, True)
+                if table_at != Int64(0):
+                    page = Int32(atoms.ldg_relaxed_u32(table_at))
+                self.ask_for_queries(a, rows)
+                cute.arch.griddepcontrol_launch_dependents()
+                other = new_first != first or new_last != last or new_length != length
+                if cute.arch.vote_any_sync(other):
+                    cute.arch.sync_warp()
+                    window_total = self.load_few(a, (pages, new_first, new_last, new_length, pieces))
+                    table_at, at, tile_begin, tile_end, columns, seen = self.look_ahead(a, window_total, rows)
+                    page = Int32(-1)
+                    if table_at != Int64(0):
+                        page = Int32(atoms.ldg_relaxed_u32(table_at))
+                    self.ask_for_queries(a, rows)
+            else:
+                request = self.request_work(a, thread)
+                cute.arch.griddepcontrol_launch_dependents()
+                behind = self.work_behind(a, Int32(c.threads))
+                window_total = self.load_window(a, request, base, Int32(-1), behind)
+            a.ahead = SimpleNamespace(
+                page=page, place=at, tile_begin=tile_begin, tile_end=tile_end, columns=columns, seen=seen
+            )
         else:
-            behind = self.work_behind(a, Int32(c.threads))
-            window_total = self.load_window(a, request, base, Int32(-1), behind)
+            cute.arch.griddepcontrol_wait()
+            request = self.request_work(a, a.lane if a.few else thread)  # what everything else waits for
+            cute.arch.griddepcontrol_launch_dependents()
+            if a.few:
+                window_total = self.load_few(a, request)
+            else:
+                behind = self.work_behind(a, Int32(c.threads))
+                window_total = self.load_window(a, request, base, Int32(-1), behind)
         total = window_total + behind
         begin = work.run_begin(block, total, num_blocks, blocks_magic)
         end = work.run_begin(block + 1, total, num_blocks, blocks_magic)
+        if cutlass.const_expr(c.early > 0):
+            a.ahead.of = begin if a.few else Int32(-1)
         end = Int32(0) if begin == end else end  # no work
         slot, parity = Int32(0), Int32(0)  # where this warp's ring goes on
         while base < end:
@@ -244,6 +290,11 @@ class IndexerScanSm90(Choosing):
     def tear_down(self, a) -> None:
         """Nothing is held."""
 
+    def registers(self, a) -> None:
+        """What each lane keeps of its queries."""
+        a.operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
+        a.last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
+
     @cute.jit
     def clear(self, a):
         """No scores in the table."""
@@ -255,16 +306,55 @@ class IndexerScanSm90(Choosing):
     # Requests.
 
     @cute.jit
-    def request_work(self, a, request: Int32):
-        """Pages, query range and length of a request, and the pieces of work that it makes; zeros behind the last."""
+    def request_work(self, a, request: Int32, early: cutlass.Constexpr = False):
+        """Pages, query range and length of a request, and the pieces of work that it makes; zeros behind the last.
+
+        early: before the kernel before has ended.
+        """
         pages, first, last, length, pieces = Int32(0), Int32(0), Int32(0), Int32(0), Int32(0)
         if request < a.batch:
-            length = work.load_i32(a.seq_lens, request)
-            first, last = work.query_range(request, a.cu_seqlens, a.q_len)
+            length = work.load_i32(a.seq_lens, request, early)
+            first, last = work.query_range(request, a.cu_seqlens, a.q_len, early)
             pages = work.num_pages(length, a.max_blocks)
             shift = Int32(self.config.columns.bit_length() - 1)
             pieces = pages * work.num_tiles(first, last, a.num_tokens, a.num_heads, shift)
         return pages, first, last, length, pieces
+
+    @cute.jit
+    def look_ahead(self, a, total: Int32, rows):
+        """Of this warp's first pieces of a batch of few requests: what it needs to ask for them.
+
+        Gives the address in the table of the page of the lane's first piece but for `lane` ones (0 if there is none),
+        and for the first: the request's place and what `find_queries` gives, with the addresses of queries in `rows`.
+        """
+        c = self.config
+        low = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic)
+        stop = work.run_begin(a.block + 1, total, a.num_blocks, a.blocks_magic)
+        stop = low + c.pages if low + c.pages < stop else stop
+        first = low + a.warp // c.parts
+        address, place, tile_begin, tile_end, columns, seen = Int64(0), Int32(0), Int32(0), Int32(0), Int32(0), Int32(0)
+        if low < stop:
+            place = self.place_of(a, Int32(atoms.lds_u32(a.w_place)), first if first < stop else low)
+            piece = first + a.lane * (c.warps // c.parts)
+            if piece < stop:
+                address = self.table_address(a, Int32(0), place, piece)
+            tile_begin, tile_end, columns, seen = self.find_queries(a, place, first, rows)
+        return address, place, tile_begin, tile_end, columns, seen
+
+    @cute.jit
+    def foresee(self, a, total: Int32):
+        """Brings the block's first pages to the second-level cache while the kernel before may still run; one warp.
+
+        That kernel may be about to write what is read here, so nothing but hints comes of it.
+        """
+        c = self.config
+        piece = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic) + a.lane
+        stop = work.run_begin(a.block + 1, total, a.num_blocks, a.blocks_magic)
+        if piece < stop and a.lane < c.early:
+            address = self.table_address(a, Int32(0), Int32(atoms.lds_u32(a.w_place)), piece)
+            page = Int32(atoms.ldg_relaxed_u32(address))
+            if page >= 0 and page < a.num_pages:
+                atoms.bulk_prefetch_l2(a.index_cache + Int64(page) * a.page_stride, PAGE_BYTES[c.index_format])
 
     @cute.jit
     def load_few(self, a, request) -> Int32:
@@ -372,22 +462,28 @@ class IndexerScanSm90(Choosing):
 
         # Each lane knows one of the next 32 pages, and one of the 32 behind those. They and the queries of the first
         # page are asked for before anything waits.
-        operand = cute.make_rmem_tensor(cute.make_layout((16 * self.tiles,)), Uint32)
-        if cutlass.const_expr(self.tiles > 1):
-            operand.fill(Uint32(0))  # tiles beyond a request's columns are multiplied, too
-        last_visible = cute.make_rmem_tensor(cute.make_layout((2 * self.tiles,)), Int32)
         first_place = place
-        place = self.place_of(a, place, first if count > 0 else low)
-        page = self.look_up(a, window, place, first + a.lane * step, stop)
+        page, tile_begin, tile_end, columns, seen_by_all = Int32(-1), Int32(0), Int32(0), Int32(0), Int32(0)
+        known_ahead = Int32(0)
+        if cutlass.const_expr(c.early > 0):
+            known_ahead = Int32(1) if low == a.ahead.of else Int32(0)
+            page, place = a.ahead.page, a.ahead.place
+            tile_begin, tile_end, columns = a.ahead.tile_begin, a.ahead.tile_end, a.ahead.columns
+            seen_by_all = a.ahead.seen
+        if known_ahead == 0:
+            place = self.place_of(a, first_place, first if count > 0 else low)
+            page = self.look_up(a, window, place, first + a.lane * step, stop)
+            tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first)
         next_page = page
-        tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first, operand, last_visible)
         for ahead in cutlass.range_constexpr(c.stages):
             if ahead < count:
                 to = slot + ahead
                 to = to - c.stages if to >= c.stages else to
                 self.ask(a, ring, barriers, to, cute.arch.shuffle_sync(page, ahead), part)
-        self.convert_queries(a, columns, operand)
-        known = self.before_choosing(a, first_place, begin, low, stop)
+        self.convert_queries(a, columns, a.operand)
+        known = None
+        if cutlass.const_expr(self.tiles == 1):
+            known = self.before_choosing(a, first_place, begin, low, stop)
 
         for i in cutlass.range(count, unroll=1):
             at = i % 32
@@ -399,15 +495,15 @@ class IndexerScanSm90(Choosing):
             piece = first + i * step
             if piece >= tile_end:
                 place = self.place_of(a, place, piece)
-                tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, piece, operand, last_visible)
-                self.convert_queries(a, columns, operand)
+                tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, piece)
+                self.convert_queries(a, columns, a.operand)
             atoms.barrier_wait(barriers + slot * 8, parity)
             if this_page >= 0 and this_page < a.num_pages:
                 self.score_part(
                     a,
                     ring + slot * c.stage_bytes,
-                    operand,
-                    last_visible,
+                    a.operand,
+                    a.last_visible,
                     columns,
                     seen_by_all,
                     (piece - tile_begin) * PAGE + part * c.tokens,
@@ -416,12 +512,14 @@ class IndexerScanSm90(Choosing):
             cute.arch.sync_warp()
             if i + c.stages < count:
                 ahead = at + c.stages
-                wanted = cute.arch.shuffle_sync(page if ahead < 32 else next_page, ahead % 32)
+                wanted = cute.arch.shuffle_sync(page if ahead < 32 else next_page, ahead & 31)
                 self.ask(a, ring, barriers, slot, wanted, part)
             slot = slot + 1
             if slot == c.stages:
                 slot = Int32(0)
                 parity = parity ^ 1
+        if cutlass.const_expr(self.tiles > 1):  # registers are short
+            known = self.before_choosing(a, first_place, begin, low, stop)
         cute.arch.sync_threads()
         return slot, parity, known
 
@@ -433,22 +531,26 @@ class IndexerScanSm90(Choosing):
         """
         page = Int32(-1)
         if piece < stop:
-            place = self.place_of(a, place, piece)
-            pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-            within = piece - Int32(atoms.lds_u32(a.w_begin + place * 4))
-            index = within - self.tile_of(within, pages) * pages
-            row = a.block_table + Int64(window + place) * (a.table_stride * 4)
-            page = Int32(atoms.ldg_constant_u32(row + Int64(index) * 4))
+            page = Int32(atoms.ldg_constant_u32(self.table_address(a, window, place, piece)))
         return page
+
+    @cute.jit
+    def table_address(self, a, window: Int32, place: Int32, piece: Int32) -> Int64:
+        """Where the table has the page of a piece. place: of the piece's request, or of one before."""
+        place = self.place_of(a, place, piece)
+        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
+        within = piece - Int32(atoms.lds_u32(a.w_begin + place * 4))
+        index = within - self.tile_of(within, pages) * pages
+        return a.block_table + Int64(window + place) * (a.table_stride * 4) + Int64(index) * 4
 
     @cute.jit
     def ask(self, a, ring: Int32, barriers: Int32, slot: Int32, page: Int32, part: Int32):
         """Starts the copy of a part of a page into the ring, or completes its barrier if there is no such page."""
         c = self.config
-        if a.lane == 0:
+        exists = page >= 0 and page < a.num_pages
+        with cute.arch.elect_one():
             barrier = barriers + slot * 8
             target = ring + slot * c.stage_bytes
-            exists = page >= 0 and page < a.num_pages
             atoms.barrier_expect(barrier, Int32(c.stage_bytes) if exists else Int32(0))
             if exists:
                 source = a.index_cache + Int64(page) * a.page_stride
@@ -459,8 +561,17 @@ class IndexerScanSm90(Choosing):
                     atoms.bulk_load(target + c.tokens * row, scales, c.tokens * 8, barrier)
 
     @cute.jit
-    def load_queries(self, a, place: Int32, piece: Int32, operand, last_visible):
-        """Asks for the queries of a piece's tile; the last position that each of the lane's columns sees.
+    def load_queries(self, a, place: Int32, piece: Int32):
+        """`find_queries`, and asks for them."""
+        rows = cute.make_rmem_tensor(cute.make_layout((self.tiles,)), Int64)
+        tile_begin, tile_end, columns, seen_by_all = self.find_queries(a, place, piece, rows)
+        self.ask_for_queries(a, rows)
+        return tile_begin, tile_end, columns, seen_by_all
+
+    @cute.jit
+    def find_queries(self, a, place: Int32, piece: Int32, rows):
+        """Addresses of the queries of a piece's tile, one for each of the lane's columns, 0 behind the last; the last
+        position that each of the lane's columns sees.
 
         Gives the tile's first piece and the one behind its last, the columns of the request from the tile on, and the
         last position that all of them see.
@@ -473,21 +584,25 @@ class IndexerScanSm90(Choosing):
         columns = tokens * a.num_heads - tile * c.columns
         group, t = a.lane // 4, a.lane % 4
         for n in cutlass.range_constexpr(self.tiles):
-            if 8 * n < columns:
-                address = Int64(0)
-                column = 8 * n + group
-                if column < columns:
-                    pair = tile * c.columns + column
-                    token = work.divide(pair, a.heads_magic)
-                    head = pair - token * a.num_heads
-                    address = a.index_q + Int64(begin + token) * a.q_token_stride + Int64(head) * a.q_head_stride
-                queries.load_words(c.index_format, address, a.q_dtype, t, operand, 16 * n)
+            column = 8 * n + group
+            rows[n] = Int64(0)
+            if column < columns:
+                pair = tile * c.columns + column
+                token = work.divide(pair, a.heads_magic)
+                head = pair - token * a.num_heads
+                rows[n] = a.index_q + Int64(begin + token) * a.q_token_stride + Int64(head) * a.q_head_stride
             for i in cutlass.range_constexpr(2):
-                pair = tile * c.columns + 8 * n + 2 * t + i
-                seen = position + work.divide(pair, a.heads_magic)
-                last_visible[2 * n + i] = seen if 8 * n + 2 * t + i < columns else Int32(-1)
+                column = 8 * n + 2 * t + i
+                seen = position + work.divide(tile * c.columns + column, a.heads_magic)
+                a.last_visible[2 * n + i] = seen if column < columns else Int32(-1)
         tile_begin = request_begin + tile * pages
         return tile_begin, tile_begin + pages, columns, position + work.divide(tile * c.columns, a.heads_magic)
+
+    @cute.jit
+    def ask_for_queries(self, a, rows):
+        """Tiles beyond a request's columns become zeros: they are multiplied, too."""
+        for n in cutlass.range_constexpr(self.tiles):
+            queries.load_words(self.config.index_format, rows[n], a.q_dtype, a.lane % 4, a.operand, 16 * n)
 
     @cute.jit
     def convert_queries(self, a, columns: Int32, operand):
@@ -610,10 +725,12 @@ class IndexerScanSm90(Choosing):
                 values = [atoms.max_f32(values[0], cute.arch.shuffle_sync_bfly(values[0], 4 << level))]
         column_bits = (1 << splits) - 1
         if group <= column_bits:
+            column = (group // 2) * 8 + 2 * t + group % 2
+            at = self.entry(a, column, row)
             for i in cutlass.range_constexpr(len(values)):
-                which = (i << splits) + group  # 2 n + i of `best`
-                column = (which // 2) * 8 + 2 * t + which % 2
-                atoms.max_shared_u32(self.entry(a, column, row), ranking.key_of_score(values[i]))
+                # 2 n + i of `best` is (i << splits) + group
+                further = (i << splits) // 2 * 8 * (self.config.pages + 1) * 4
+                atoms.max_shared_u32(at, ranking.key_of_score(values[i]), further)
 
     def entry(self, a, column: Int32, row: Int32) -> Int32:
         return a.scores + (column * (self.config.pages + 1) + row) * 4

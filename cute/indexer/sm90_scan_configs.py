@@ -17,7 +17,10 @@ class Config:
     """index_format: of the keys. columns: (query token, head) pairs a tile, a power of two of at least 8.
 
     warps: each scans pages of its own. tokens: of a page that a warp takes at a time. stages: of its ring. pages:
-    scored between selections. together: tiles of 8 columns whose products are formed side by side.
+    scored between selections. together: tiles of 8 columns whose products are formed side by side. early: pages of a
+    thread block that a batch of few requests brings to the second-level cache while the kernel before still runs; 0:
+    nothing is looked at before that has ended. few: for batches of few requests, whose calls take as long as a merge
+    that cannot wait beside the scan adds to them.
     """
 
     index_format: str
@@ -27,10 +30,12 @@ class Config:
     stages: int
     pages: int
     together: int = 4
+    early: int = 0
+    few: bool = False
 
     @property
     def name(self) -> str:
-        return f"scan_{self.index_format}_{self.columns}"
+        return f"scan_{self.index_format}_{self.columns}" + ("_few" if self.few else "")
 
     @property
     def parts(self) -> int:
@@ -48,7 +53,7 @@ class Config:
     @property
     def bound(self) -> int:
         """Threads that the compiler must leave registers for: with few columns also those of a merge that waits."""
-        return self.threads + (96 if self.columns == 8 else 0)
+        return self.threads + (96 if self.columns == 8 or self.few else 0)
 
     @property
     def ring_bytes(self) -> int:
@@ -69,6 +74,10 @@ class Config:
             + 8 * self.warps * self.stages
             + 4 * (5 * self.threads + 34 * self.warps)
         )
+
+
+FEW_REQUESTS = 8
+"""A configuration for few requests is taken for batches of up to as many."""
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
@@ -111,14 +120,15 @@ FAMILY = Family(
     archs=("sm_90a",),
     arguments=ARGUMENTS,
     configs=(
-        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512),
+        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=4),
         Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512),
+        Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512, early=4, few=True),
         Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
         Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256),
-        Config("fp8", 8, warps=12, tokens=64, stages=2, pages=512),
+        Config("fp8", 8, warps=12, tokens=64, stages=2, pages=512, early=4),
         Config("fp8", 16, warps=12, tokens=64, stages=2, pages=256),
         Config("fp8", 32, warps=12, tokens=32, stages=3, pages=256),
-        Config("bf16", 8, warps=12, tokens=32, stages=2, pages=512),
+        Config("bf16", 8, warps=12, tokens=32, stages=2, pages=512, early=4),
         Config("bf16", 16, warps=12, tokens=32, stages=2, pages=256),
         Config("bf16", 32, warps=8, tokens=32, stages=2, pages=256),
     ),

@@ -20,8 +20,10 @@ def clamp(value: Int32, low: Int32, high: Int32) -> Int32:
 
 
 @cute.jit
-def load_i32(base: Int64, position: Int32) -> Int32:
-    return Int32(atoms.ldg_constant_u32(base + Int64(position) * 4))
+def load_i32(base: Int64, position: Int32, early: cutlass.Constexpr = False) -> Int32:
+    """early: before the kernel waited for the one before, so that what is read may be about to change."""
+    address = base + Int64(position) * 4
+    return Int32(atoms.ldg_relaxed_u32(address) if cutlass.const_expr(early) else atoms.ldg_constant_u32(address))
 
 
 @cute.jit
@@ -31,13 +33,13 @@ def divide(value: Int32, magic: Int64) -> Int32:
 
 
 @cute.jit
-def query_range(request: Int32, cu_seqlens: Int64, each: Int32):
+def query_range(request: Int32, cu_seqlens: Int64, each: Int32, early: cutlass.Constexpr = False):
     """First and one past the last query token of a request; as the lengths say, not limited to the batch."""
     first = each * request
     last = first + each
     if cu_seqlens != Int64(0):
-        first = load_i32(cu_seqlens, request)
-        last = load_i32(cu_seqlens, request + 1)
+        first = load_i32(cu_seqlens, request, early)
+        last = load_i32(cu_seqlens, request + 1, early)
     return first, last
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -19,7 +20,11 @@ from msa_ops.registry.platform import Platform
 COLUMNS: dict[str, list[int]] = {}
 """Sizes of a tile for each format of keys, ascending."""
 for _config in scan.FAMILY.configs:
-    COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
+    if not _config.few:
+        COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
+
+FEW = {(config.index_format, config.columns) for config in scan.FAMILY.configs if config.few}
+"""Formats and sizes of a tile with a configuration of their own for few requests."""
 
 SM100_COLUMNS = sorted({config.columns for config in scan100.FAMILY.configs})
 
@@ -63,21 +68,26 @@ def _workspace(platform: Platform, facts: Facts, sizes: list[int]) -> int:
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
-    _start(a, outs, COLUMNS[a.index_format], f"scan_{a.index_format}_{{}}")
+    few = a.block_table.shape[0] <= scan.FEW_REQUESTS
+
+    def name(columns: int) -> str:
+        return f"scan_{a.index_format}_{columns}" + ("_few" if few and (a.index_format, columns) in FEW else "")
+
+    _start(a, outs, COLUMNS[a.index_format], name)
 
 
 def sm100(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm100"."""
-    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_qmul4")
+    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_qmul4".format)
 
 
 def sm100_fp16(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm100_fp16"."""
-    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_fp16")
+    _start(a, outs, SM100_COLUMNS, "scan_nvfp4_{}_fp16".format)
 
 
-def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: str) -> None:
-    """sizes: of a tile, ascending. scan_name: of the scan's configuration, with a place for the size."""
+def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: Callable[[int], str]) -> None:
+    """sizes: of a tile, ascending. scan_name: of the scan's configuration, for a size."""
     (block_ids,) = outs
     tokens, heads = a.index_q.shape[:2]
     if block_ids.numel() == 0:
@@ -104,7 +114,7 @@ def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: str) 
     else:
         out_strides = (a.topk, tokens * a.topk)
     launch(
-        f"indexer__{scan_name.format(columns)}__{platform.arch}",
+        f"indexer__{scan_name(columns)}__{platform.arch}",
         device,
         pointer(a.index_q),
         pointer(a.index_cache),
