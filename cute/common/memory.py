@@ -28,6 +28,16 @@ def load_shared_f32x4(address: Int32) -> tuple:
     return asm("ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];", [Float32] * 4, [address])
 
 
+def load_shared_128_if(address: Int32, wanted: Int32) -> tuple:
+    """Four words, or zeros where `wanted` is 0."""
+    return asm(
+        "{ .reg .pred p; setp.ne.b32 p, $5, 0; mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;"
+        " @p ld.shared.v4.b32 {$0, $1, $2, $3}, [$4]; }",
+        [Uint32] * 4,
+        [address, wanted],
+    )
+
+
 def load_shared_f32x2(address: Int32) -> tuple:
     return asm("ld.shared.v2.f32 {$0, $1}, [$2];", [Float32] * 2, [address])
 

@@ -134,6 +134,7 @@ ARGUMENTS = (
     "partial_lse",
     "q_token_stride",
     "q_head_stride",
+    "q_bytes",
     "page_stride",
     "table_stride",
     "tokens",

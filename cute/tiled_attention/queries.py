@@ -13,6 +13,26 @@ Q_EXPONENT = 14
 SMALLEST_FACTOR = 1e-37
 
 
+@cute.jit
+def _load(at: Int64, step: Int64, present: Int32, element_bytes: Int32, words: cute.Tensor):
+    """Units of eight elements of q, `step` bytes apart, as words of two BF16 numbers; from unit `present` on zeros.
+
+    element_bytes: 2 for BF16, 1 for E4M3, of which BF16 holds every value.
+    """
+    if element_bytes == 2:
+        for unit in cutlass.range_constexpr(8):
+            four = memory.load_global_128_if(at + unit * step, Int32(unit < present))
+            for i in cutlass.range_constexpr(4):
+                words[4 * unit + i] = four[i]
+    else:
+        for unit in cutlass.range_constexpr(8):
+            two = memory.load_global_64_if(at + unit * step, Int32(unit < present))
+            for i in cutlass.range_constexpr(2):
+                low, high = half.e4m3x4_to_bf16x2(two[i])
+                words[4 * unit + 2 * i] = low
+                words[4 * unit + 2 * i + 1] = high
+
+
 def _largest(words) -> Uint32:
     """Largest magnitude of bf16 numbers, as bits."""
     largest = Uint32(0)
@@ -51,7 +71,9 @@ def _scaled(config, words, largest: Uint32, base: Float32) -> tuple:
     return pairs, select(factor < Float32(SMALLEST_FACTOR), Float32(SMALLEST_FACTOR), factor)
 
 
-def prepared(config, source: Int64, head_stride: Int64, rows: Int32, lane: Int32, base: Float32) -> tuple:
+def prepared(
+    config, source: Int64, head_stride: Int64, element_bytes: Int32, rows: Int32, lane: Int32, base: Float32
+) -> tuple:
     """Half of a row of q for each lane, 32 pairs in the order of the operands, and the row's factor.
 
     Lane 16 h + r takes half h of row r of a token; rows from `rows` on are zeros. factor x product = base-2 logarithm
@@ -59,10 +81,10 @@ def prepared(config, source: Int64, head_stride: Int64, rows: Int32, lane: Int32
     scaled by a power of two that gives its largest element the exponent Q_EXPONENT.
     """
     row = lane % 16
-    at = source + (Int64(row) * head_stride + Int64(lane // 16 * 64)) * 2
-    words = []
-    for j in range(8):
-        words += memory.load_global_128_if(at + Int64(16 * j), Int32(row < rows))
+    at = source + (Int64(row) * head_stride + Int64(lane // 16 * 64)) * Int64(element_bytes)
+    loaded = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
+    _load(at, Int64(8 * element_bytes), select(row < rows, Int32(8), Int32(0)), element_bytes, loaded)
+    words = [loaded[i] for i in range(32)]
     largest = _largest(words)
     largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=16))
     return _scaled(config, words, largest, base)
@@ -73,6 +95,7 @@ def bring_queries(
     config: cutlass.Constexpr,
     source: Int64,
     head_stride: Int64,
+    element_bytes: Int32,
     rows: Int32,
     operand: Int32,
     factors: Int32,
@@ -82,7 +105,7 @@ def bring_queries(
 ):
     """A warp writes the rows of q of its token, the warp's part of the operand of a warpgroup, and their factors."""
     row = lane % 16
-    pairs, factor = prepared(config, source, head_stride, rows, lane, base)
+    pairs, factor = prepared(config, source, head_stride, element_bytes, rows, lane, base)
     for unit in cutlass.range_constexpr(8):
         at = unit_at(operand, 64, 16 * warp + row, 8 * (lane // 16) + unit)
         memory.store_shared_128(at, *pairs[4 * unit : 4 * unit + 4])
@@ -95,6 +118,7 @@ def store_queries(
     config: cutlass.Constexpr,
     source: Int64,
     head_stride: Int64,
+    element_bytes: cutlass.Constexpr,
     rows: Int32,
     target: Int64,
     factors: Int64,
@@ -103,20 +127,27 @@ def store_queries(
 ):
     """The same to global memory: an operand of 16 rows, 4,096 bytes, two panels; and 16 factors.
 
-    Half a warp takes a row at a time, so that whole lines are read and written.
+    Half a warp takes a row at a time, so that whole lines are read and written. element_bytes: as of `_load`.
     """
     unit = lane % 16
-    at = source + Int64(16 * unit)
+    row_bytes = head_stride * element_bytes
+    at = source + Int64(8 * element_bytes * unit)
     loaded = []
     for i in cutlass.range_constexpr(8):
         row = 2 * i + lane // 16
-        loaded.append(memory.load_global_128_if(at + Int64(row) * head_stride * 2, Int32(row < rows)))
+        if cutlass.const_expr(element_bytes == 2):
+            loaded.append(memory.load_global_128_if(at + Int64(row) * row_bytes, Int32(row < rows)))
+        else:
+            loaded.append(memory.load_global_64_if(at + Int64(row) * row_bytes, Int32(row < rows)))
     for i in cutlass.range_constexpr(8):
         row = 2 * i + lane // 16
-        largest = _largest(loaded[i])
+        of_row = loaded[i]
+        if cutlass.const_expr(element_bytes == 1):
+            of_row = [pair for word in loaded[i] for pair in half.e4m3x4_to_bf16x2(word)]
+        largest = _largest(of_row)
         for offset in cutlass.range_constexpr(4):
             largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=1 << offset))
-        pairs, factor = _scaled(config, loaded[i], largest, base)
+        pairs, factor = _scaled(config, of_row, largest, base)
         memory.store_global_128(target + Int64(unit_at(Int32(0), 16, row, unit)), *pairs)
         if unit == 0:
             memory.store_global_f32(factors + Int64(4 * row), factor)

@@ -455,7 +455,7 @@ class Blocks:
                 of_step = [words[i] for i in range(mma.SUMS // 2)]
                 if part == 0:
                     bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
-                    flags = self.flags(shared, stage)
+                    flags = self.flags(shared, stage, lane)
                 next_step = step + 1
                 bulk_copy.barrier_wait(shared + Q_FULL + 8 * (next_step % 2), next_step // 2 % 2)
                 if hop:
@@ -518,7 +518,7 @@ class Blocks:
             stage = item % 2
             if part == 0:
                 bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
-                flags = self.flags(shared, stage)
+                flags = self.flags(shared, stage, lane)
             of_step = [words[i] for i in range(mma.SUMS // 2)]
             stages.wait_for_turn(config, shared, warpgroup, step)
             summing = self.start_sums(shared, stage, of_step)
@@ -569,9 +569,8 @@ class Blocks:
         v_operand = mma.across_rows(shared + V_AT + stage * OPERAND_BYTES, PAGE)
         return mma.start_product_of_registers(self.config.mma, None, words, v_operand)
 
-    def flags(self, shared: Int32, stage: Int32) -> Uint32:
-        of_warps = memory.load_shared_128(shared + RECORDS_AT + stage * 16)
-        return of_warps[0] | of_warps[1] | of_warps[2] | of_warps[3]
+    def flags(self, shared: Int32, stage: Int32, lane: Int32) -> Uint32:
+        return stages.read_flags(shared + RECORDS_AT + stage * 16, lane)
 
     @cute.jit
     def mend(

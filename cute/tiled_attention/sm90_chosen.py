@@ -312,6 +312,7 @@ class ChosenTiles:
                     config,
                     q.toint() + 2 * (Int64(first + slot) * q_token_stride + Int64(head * group) * q_head_stride),
                     q_head_stride,
+                    Int32(2),
                     rows,
                     shared + QUERIES_AT + slot // 4 * QUERY_BYTES,
                     shared + FACTORS_AT + slot // 4 * 256,
@@ -506,7 +507,7 @@ class ChosenTiles:
             parity = item // 2 % 2
             record = shared + RECORDS_AT + stage * RECORD_BYTES
             bulk_copy.barrier_wait(shared + stages.K_FULL + 8 * stage, parity)
-            block_id, mask, page, _ = memory.load_shared_128(record)
+            block_id, mask, page = stages.read_record(record, lane)
             wanted = cute.arch.make_warp_uniform(Int32(mask >> Uint32(4 * warpgroup)) & 15)
             visible = Int32(0)
             if ((wanted >> (slot % 4)) & 1) != 0:
@@ -525,9 +526,7 @@ class ChosenTiles:
                 softmax.weigh(config, scores, factors, top, weight, shrink, words)
                 softmax.follow(shrink, sums)
             bulk_copy.barrier_wait(shared + stages.V_FULL + 8 * stage, parity)
-            flags = Uint32(0)
-            for flag in memory.load_shared_128(record + 16):
-                flags = flags | flag
+            flags = stages.read_flags(record + 16, lane)
             if wanted != 0:
                 v_operand = mma.across_rows(shared + config.v_at + stage * OPERAND_BYTES, PAGE)
                 summed = mma.finish(

@@ -53,6 +53,7 @@ class DenseAttention:
         partial_lse: cute.Pointer,
         q_token_stride: Int64,
         q_head_stride: Int64,
+        q_bytes: Int32,
         page_stride: Int64,
         table_stride: Int64,
         tokens: Int32,
@@ -74,6 +75,7 @@ class DenseAttention:
     ):
         """Addresses of tensors, strides in elements (of the cache: bytes), and what the host knows of the shapes.
 
+        q_bytes: of an element of q, 2 for BF16 and 1 for E4M3.
         token_stride: bytes from a row of K to the next token's, and of V. head_stride: likewise heads; and
         scale_head_stride of scales. Offsets in a page, from its start. tiles: as many as there may be. splits: parts of
         a tile's pages; with more than one, rows go to partial_out and partial_lse [tokens, KV heads, splits, 16 rows].
@@ -93,6 +95,7 @@ class DenseAttention:
             partial_lse,
             q_token_stride,
             q_head_stride,
+            q_bytes,
             page_stride,
             table_stride,
             tokens,
@@ -134,6 +137,7 @@ class DenseAttention:
         partial_lse: cute.Pointer,
         q_token_stride: Int64,
         q_head_stride: Int64,
+        q_bytes: Int32,
         page_stride: Int64,
         table_stride: Int64,
         tokens: Int32,
@@ -204,8 +208,10 @@ class DenseAttention:
                 scale = scale * memory.load_global_f32(k_scale.toint())
             queries.bring_queries(
                 config,
-                q.toint() + 2 * (Int64(first + slot) * q_token_stride + Int64(head * group) * q_head_stride),
+                q.toint()
+                + Int64(q_bytes) * (Int64(first + slot) * q_token_stride + Int64(head * group) * q_head_stride),
                 q_head_stride,
+                q_bytes,
                 rows,
                 operand,
                 factors,

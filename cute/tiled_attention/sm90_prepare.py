@@ -224,8 +224,9 @@ class Prepare:
             first_head = Int64((head_begin + head) * group)
             queries.store_queries(
                 self.config,
-                q.toint() + 2 * (Int64(token) * q_token_stride + first_head * q_head_stride),
+                q.toint() + self.config.q_bytes * (Int64(token) * q_token_stride + first_head * q_head_stride),
                 q_head_stride,
+                self.config.q_bytes,
                 group,
                 queries_out.toint() + row * QUERY_ROW_BYTES,
                 factors.toint() + row * FACTOR_BYTES,

@@ -56,14 +56,20 @@ ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Config:
-    """capacity: blocks of a block table, of which each takes a byte of shared memory."""
+    """capacity: blocks of a block table, of which each takes a byte of shared memory. q_dtype: bf16 or e4m3."""
 
     kv_format: str
     capacity: int
+    q_dtype: str = "bf16"
 
     @property
     def name(self) -> str:
-        return f"prepare_{self.kv_format}_{self.capacity}"
+        return f"prepare_{self.kv_format}_{self.capacity}" + ("_e4m3" if self.q_dtype == "e4m3" else "")
+
+    @property
+    def q_bytes(self) -> int:
+        """Of an element of q."""
+        return 1 if self.q_dtype == "e4m3" else 2
 
     @property
     def mma(self) -> str:
@@ -83,7 +89,12 @@ FAMILY = Family(
     module="msa_ops.cute.tiled_attention.sm90_prepare",
     archs=("sm_90a",),
     arguments=ARGUMENTS,
-    configs=tuple(Config(kv_format, capacity) for kv_format in ("nvfp4", "fp8", "bf16") for capacity in CAPACITIES),
+    configs=tuple(
+        Config(kv_format, capacity, q_dtype)
+        for kv_format in ("nvfp4", "fp8", "bf16")
+        for capacity in CAPACITIES
+        for q_dtype in ("bf16", "e4m3")
+    ),
     supports=supports,
     shared_memory=shared_memory,
 )

@@ -198,9 +198,9 @@ def pass_turn(config: cutlass.Constexpr, shared: Int32, warpgroup: Int32, lane: 
 
 
 @cute.jit
-def _seen(record: Int32, slot: Int32, position: Int32):
+def _seen(record: Int32, slot: Int32, position: Int32, lane: Int32):
     """How many tokens of an item token `slot` of the tile sees, or more, or less than none; and the page."""
-    block, mask, page, _ = memory.load_shared_128(record)
+    block, mask, page = read_record(record, lane)
     visible = Int32(0)
     if ((mask >> Uint32(slot)) & Uint32(1)) != Uint32(0):
         visible = position + 1 - Int32(block) * PAGE
@@ -244,9 +244,20 @@ def _weigh(
     softmax.weigh(config, scores, factors, top, weight, shrink, words)
 
 
-def _flags(record: Int32) -> Uint32:
-    found = memory.load_shared_128(record + 16)
-    return found[0] | found[1] | found[2] | found[3]
+def read_record(record: Int32, lane: Int32) -> tuple:
+    """Block id, mask of tokens, page. Lane 0 alone reads: it is the lane that gives the stage back with its arrival.
+
+    Whoever follows a thread's own accesses and arrivals only, as racecheck does, then sees that the next record is
+    written after this one was read.
+    """
+    block, mask, page, _ = memory.load_shared_128_if(record, Int32(lane == 0))
+    return tuple(cute.arch.shuffle_sync(word, 0) for word in (block, mask, page))
+
+
+def read_flags(place: Int32, lane: Int32) -> Uint32:
+    """The flags of four warps, joined; read as `read_record` reads."""
+    a, b, c, d = memory.load_shared_128_if(place, Int32(lane == 0))
+    return cute.arch.shuffle_sync(a | b | c | d, 0)
 
 
 @cute.jit
@@ -286,7 +297,7 @@ def multiply(
     if items > 0:
         stage = done % 2
         bulk_copy.barrier_wait(shared + K_FULL + 8 * stage, done // 2 % 2)
-        visible, page = _seen(shared + RECORDS_AT + stage * RECORD_BYTES, slot, position)
+        visible, page = _seen(shared + RECORDS_AT + stage * RECORD_BYTES, slot, position, lane)
         k_operand = mma.along_rows(shared + config.k_at + stage * OPERAND_BYTES)
         fresh = mma.finish(mma.start_product(config.mma, queries, k_operand, 64, PAGE))
         for i in cutlass.range_constexpr(mma.SUMS):
@@ -302,9 +313,9 @@ def multiply(
             stage = item % 2
             behind = (item + step) % 2
             bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
-            flags = _flags(shared + RECORDS_AT + stage * RECORD_BYTES)
+            flags = read_flags(shared + RECORDS_AT + stage * RECORD_BYTES + 16, lane)
             bulk_copy.barrier_wait(shared + K_FULL + 8 * behind, (item + step) // 2 % 2)
-            next_visible, next_page = _seen(shared + RECORDS_AT + behind * RECORD_BYTES, slot, position)
+            next_visible, next_page = _seen(shared + RECORDS_AT + behind * RECORD_BYTES, slot, position, lane)
             v_operand = mma.across_rows(shared + config.v_at + stage * OPERAND_BYTES, PAGE)
             k_operand = mma.along_rows(shared + config.k_at + behind * OPERAND_BYTES)
             wait_for_turn(config, shared, warpgroup, item)
@@ -337,7 +348,7 @@ def multiply(
         stage = item % 2
         bulk_copy.barrier_wait(shared + V_FULL + 8 * stage, item // 2 % 2)
         record = shared + RECORDS_AT + stage * RECORD_BYTES
-        flags = _flags(record)
+        flags = read_flags(record + 16, lane)
         wait_for_turn(config, shared, warpgroup, item)
         latest = mma.start_product_of_registers(
             config.mma,

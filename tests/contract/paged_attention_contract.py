@@ -119,6 +119,17 @@ class PagedAttentionContract:
         assert out.dtype == (torch.bfloat16 if q_dtype == "float8_e4m3fn" else args.q.dtype)
         assert lse.dtype == torch.float32
 
+    @pytest.mark.parametrize("q_len", [3, 80])
+    @pytest.mark.parametrize("kv_format", ["nvfp4", "fp8", "bf16"])
+    def test_e4m3_queries_whose_rows_lie_apart(self, target: Target, kv_format: str, q_len: int) -> None:
+        args = make(
+            target, 16, q_dtype="float8_e4m3fn", kv_format=kv_format, q_len=q_len, seq_len=300, variant="scaled"
+        )
+        tokens, heads, dim = args.q.shape
+        wide = torch.full((tokens, heads + 1, 2 * dim), torch.nan, device=args.q.device).to(args.q.dtype)
+        wide[:, :heads, :dim] = args.q
+        check(target, replace(args, q=wide[:, :heads, :dim]))
+
     @pytest.mark.parametrize("heads", [(1, 1), (4, 2), (8, 2), (16, 1), (16, 2), (8, 8), (64, 4)])
     def test_heads(self, target: Target, heads: tuple[int, int]) -> None:
         check(

@@ -126,7 +126,7 @@ BACKENDS = (
         band=Band.SPECIALIZED,
         order=1,
         limits=(
-            ("q_dtype", OneOf("bfloat16")),
+            ("q_dtype", OneOf("bfloat16", "float8_e4m3fn")),
             ("kv_format", OneOf("nvfp4", "fp8", "bf16")),
             ("max_blocks", Between(0, 65_536)),
         ),
@@ -141,7 +141,7 @@ BACKENDS = (
         target="msa_ops.nvidia.tiled_attention:sm90_dense",
         archs=frozenset({"sm_90a"}),
         band=Band.SPECIALIZED,
-        limits=(("q_dtype", OneOf("bfloat16")), ("kv_format", OneOf("nvfp4", "fp8", "bf16"))),
+        limits=(("q_dtype", OneOf("bfloat16", "float8_e4m3fn")), ("kv_format", OneOf("nvfp4", "fp8", "bf16"))),
         predicate=sparse_attention_limits.refusals,
         numerics=Numerics(rounding=("exact",)),
         compiled=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from msa_ops.cute.tiled_attention import by_block_layout as layout  # type: ignore[import-untyped]
@@ -115,8 +116,9 @@ def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
         heads = min(at_once, a.num_kv_heads - head_begin)
         clear(a.workspace, space.offsets)
         capacity = next(capacity for capacity in CAPACITIES if capacity >= max_blocks)
+        queries = "_e4m3" if a.q.dtype is torch.float8_e4m3fn else ""
         launch(
-            f"sparse_attention__prepare_{a.kv_format}_{capacity}__sm_90a",
+            f"sparse_attention__prepare_{a.kv_format}_{capacity}{queries}__sm_90a",
             device,
             pointer(a.q),
             pointer(a.block_ids),

@@ -145,6 +145,7 @@ def start_tiles(
         partial_lse,
         a.q.stride(0),
         a.q.stride(1),
+        a.q.element_size(),
         a.kv_cache.stride(0),
         a.block_table.stride(0),
         tokens,
