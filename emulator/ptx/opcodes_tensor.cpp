@@ -108,7 +108,7 @@ void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
         throw Violation{FaultKind::kAsync, "the mbarrier is in another pair of blocks than the destination", who,
                         signalled_at};
       }
-      const Landing landing = landing_on(warp, signalled, static_cast<std::int64_t>(box.bytes()), who);
+      const Landing landing = landing_on(warp, signalled, static_cast<std::int64_t>(box.transaction_bytes()), who);
       destination.block->shared().will_write(place, box.bytes(), 16, landing.access, who);
       destinations.push_back(destination);
       warp.count_bytes(*destination.block, true, box.bytes());

@@ -22,6 +22,8 @@ class Box {
   Box(const TensorMap& map, const Coordinates& first, const std::vector<std::int64_t>& rows = {});
 
   std::size_t bytes() const { return bytes_; }  // in shared memory
+  // What an mbarrier counts: as many as narrow elements have in global memory.
+  std::size_t transaction_bytes() const { return bytes_ * map_.packed_bytes() / map_.padded_bytes(); }
   const TensorMap& map() const { return map_; }
   // Calls function(offset in shared memory, address of coordinate 0, whether the row is inside the tensor in all other
   // dimensions) for each row.

@@ -340,6 +340,15 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
   if (operands.size() == 2 && operands[0].width == 8 && name.substr(0, 4) == "mov.") {
     note_halves(operands[0], undefined_half(operands[1], 0), undefined_half(operands[1], 1), lanes);
   }
+  constexpr std::string_view kPairs = ".f32x2";  // the two sums do not touch each other
+  if (operands[0].width == 8 && name.size() > kPairs.size() && name.substr(name.size() - kPairs.size()) == kPairs) {
+    Mask low = 0, high = 0;
+    for (std::size_t k = 1; k < operands.size(); ++k) {
+      low |= undefined_half(operands[k], 0);
+      high |= undefined_half(operands[k], 1);
+    }
+    note_halves(operands[0], low, high, lanes);
+  }
   if (name == "prmt.b32" && undefined(operands[3]) == 0) {  // only the bytes that are chosen count
     Mask result = 0;
     for (unsigned lane = 0; lane < kLanes; ++lane) {

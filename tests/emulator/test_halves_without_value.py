@@ -98,3 +98,26 @@ def test_the_other_lanes_of_a_copy() -> None:
     assert out[0] == 7
     with pytest.raises(EmulatorFault, match="uninitialized register"):
         run_ptx(kernel(body + "@!%p1 st.global.b32 [%rd0], %r3;"), "k", 1, 2, [out])
+
+
+PAIRS = (
+    "mov.b32 %r1, 0f40000000; mov.b64 %rd5, {{{0}}}; mov.b64 %rd6, {{%r1, %r1}};\n{1}\n"
+    "mov.b64 {{%r3, %r4}}, %rd7;\nst.global.b32 [%rd0], {2};"
+)
+SUMS = [("add.rn.f32x2 %rd7, %rd6, %rd5;", 4), ("fma.rn.ftz.f32x2 %rd7, %rd6, %rd5, %rd6;", 6)]
+
+
+@pytest.mark.parametrize(("sums", "expected"), SUMS)
+@pytest.mark.parametrize(("packed", "used"), [("%r1, %r2", "%r3"), ("%r2, %r1", "%r4")])
+def test_sums_of_pairs_do_not_touch_each_other(packed: str, used: str, sums: str, expected: float) -> None:
+    out = np.zeros(1, np.float32)
+    run_ptx(kernel(PAIRS.format(packed, sums, used)).replace("sm_90a", "sm_100a"), "k", 1, 1, [out], chip="sm_100a")
+    assert out[0] == expected
+
+
+@pytest.mark.parametrize(("sums", "expected"), SUMS)
+@pytest.mark.parametrize(("packed", "used"), [("%r1, %r2", "%r4"), ("%r2, %r1", "%r3")])
+def test_the_sum_of_what_has_no_value(packed: str, used: str, sums: str, expected: float) -> None:
+    text = kernel(PAIRS.format(packed, sums, used)).replace("sm_90a", "sm_100a")
+    with pytest.raises(EmulatorFault, match="%r2 is read and has no value"):
+        run_ptx(text, "k", 1, 1, [np.zeros(1, np.float32)], chip="sm_100a")

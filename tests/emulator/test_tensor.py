@@ -220,7 +220,7 @@ def test_nan_outside(element: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("element, packed, padded", [("b4x16", 8, 8), ("b4x16_p64", 8, 16), ("b6x16_p32", 12, 16)])
 def test_narrow_elements(element: str, packed: int, padded: int) -> None:
-    """Groups of 16 elements, spread out in shared memory where the type says so."""
+    """Groups of 16 elements, spread out in shared memory where the type says so. The mbarrier counts them as packed."""
     rows = 4
     memory = RNG.integers(0, 256, (rows, 16 * packed + 16), dtype=np.uint8)
     memory = np.ascontiguousarray(memory)
@@ -229,7 +229,11 @@ def test_narrow_elements(element: str, packed: int, padded: int) -> None:
     view = base[offset : offset + memory.size].reshape(memory.shape)
     view[:] = memory
     made = tensor_map(view, element, [256, rows], [memory.shape[1]], [128, 3])
-    out, _ = load(view, made, [128, 2], 3 * 8 * padded)
+    copy = LOAD.replace("[bar], %r1", f"[bar], {3 * 8 * packed}")
+    out, _ = load(view, made, [128, 2], 3 * 8 * padded, copy)
+    if padded != packed:
+        with pytest.raises(EmulatorFault, match="deadlock"):
+            load(view, made, [128, 2], 3 * 8 * padded)
     expected = np.zeros((3, 8, padded), np.uint8)
     expected[:2, :, :packed] = memory[2:4, 8 * packed : 16 * packed].reshape(2, 8, packed)
     np.testing.assert_array_equal(out, expected.reshape(-1))

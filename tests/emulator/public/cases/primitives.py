@@ -66,6 +66,14 @@ EXAMPLES = [
     example(f"primitive_{path.rpartition('/')[2]}", chip, f"{FOLDER}/{path}.py", "verify")
     for chip, paths in (("sm_90a", HOPPER), ("sm_100a", BLACKWELL))
     for path in paths
+] + [
+    example(
+        "primitive_cp_narrow_a_to_tmem_mma_fp6",
+        "sm_100a",
+        f"{FOLDER}/tcgen05/cp_narrow_a_to_tmem_mma.py",
+        "verify",
+        a_dtype="fp6",
+    )
 ]
 
 CASES = [
@@ -75,5 +83,11 @@ CASES = [
         mended(case, (r"(\bret;)", r"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; \1"))
         for case in EXAMPLES
         if case.name == "primitive_mapa"
+    ),
+    # What cp.async wrote is made known to the proxy of tcgen05.
+    *(
+        mended(case, (r"(cp\.async\.wait_group\s+0;)", r"\1 fence.proxy.async.shared::cta;"))
+        for case in EXAMPLES
+        if case.name == "primitive_slicek_m32n8k128"
     ),
 ]
