@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 
 import pytest
 import torch
 
 from msa_ops.emulator import JitSession
-from tests.emulator.wheels.session import gpu, poisoned, under_schedules
+from tests.emulator.wheels.session import poisoned, under_schedules
 
 pytestmark = [
     pytest.mark.slow,
@@ -19,12 +18,6 @@ pytestmark = [
         reason="quack-kernels is not installed; pip install 'msa-ops[public]'",
     ),
 ]
-
-
-@pytest.fixture(params=["sm_90a", "sm_100a"])
-def session(request: pytest.FixtureRequest) -> Iterator[JitSession]:
-    with gpu(request.param) as session:
-        yield session
 
 
 ROWS = [(5, 256), (3, 4096), (2, 32768)]
