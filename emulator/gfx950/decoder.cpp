@@ -1,6 +1,5 @@
 #include "decoder.hpp"
 
-#include <cstdio>
 #include <cstring>
 
 #include "forms.hpp"
@@ -13,12 +12,6 @@ constexpr unsigned kSdwa = 249;
 constexpr unsigned kDpp = 250;
 constexpr unsigned kScc = 253;
 constexpr unsigned kFirstVector = 256;
-
-std::string hex(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 unsigned bits(std::uint32_t word, unsigned high, unsigned low) {
   return word >> low & ((high - low == 31) ? ~0U : (1U << (high - low + 1)) - 1);

@@ -176,6 +176,8 @@ struct Instruction {
 
 std::uint16_t hazards_of(const Instruction& instruction);
 
+// "0x" and the digits.
+std::string hex(std::uint64_t value);
 // As an assembler would have it, without modifiers that are at their defaults.
 std::string text_of(const Instruction& instruction);
 

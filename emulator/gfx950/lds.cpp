@@ -1,19 +1,12 @@
 #include "lds.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 namespace msa_ops::emulator::gfx950 {
 namespace {
 
 constexpr std::uint8_t kSeveral = 0xff;
-
-std::string hex(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 std::string name_of_owner(unsigned owner) {
   return owner == kSeveral ? "several waves" : "wave " + std::to_string(owner - 1);

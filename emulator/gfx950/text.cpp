@@ -33,9 +33,7 @@ std::string text_of(const Operand& operand) {
       if (value >= -16 && value <= 64) {
         text = std::to_string(value);
       } else {
-        char hex[24];
-        std::snprintf(hex, sizeof(hex), "0x%llx", static_cast<unsigned long long>(operand.constant));
-        text = hex;
+        text = hex(operand.constant);
       }
       break;
     }
@@ -48,6 +46,12 @@ std::string text_of(const Operand& operand) {
 
 }  // namespace
 
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
 std::string text_of(const Instruction& i) {
   std::string text = i.scaled ? std::string("v_mfma_scale") + (i.form->name + 6) : i.form->name;
   std::string operands;
@@ -56,11 +60,6 @@ std::string text_of(const Instruction& i) {
   };
   const auto add_offset = [&](std::int32_t offset) {
     if (offset != 0) operands += " offset:" + std::to_string(offset);
-  };
-  const auto hex = [](unsigned value) {
-    char out[16];
-    std::snprintf(out, sizeof(out), "0x%x", value);
-    return std::string(out);
   };
   switch (i.encoding) {
     case Encoding::kSopp:

@@ -33,6 +33,8 @@ inline void write_row(std::uint32_t* to, const std::uint32_t* from, Mask lanes) 
   else for_lanes(lanes, [&](unsigned lane) { to[lane] = from[lane]; });
 }
 
+inline int lowest(Mask lanes) { return __builtin_ctzll(lanes); }
+
 // For messages.
 std::string name_of_row(unsigned index);
 std::string name_of_scalar(unsigned index);
@@ -106,6 +108,18 @@ class Wave : public WarpProgram, private LdsReader {
     std::uint32_t lds_bytes_b = 0;       // of a second one, if there are two
     Row lds_address;                     // of the lanes
     Row lds_address_b;
+
+    // For another operation; addresses and unseen lanes stay what they are until they are set.
+    void renew(Kind next, std::uint32_t at) {
+      kind = next;
+      in_flight = outside = any_unseen = false;
+      instruction = at;
+      registers = {};
+      lanes = undefined = raced = 0;
+      followed = 0;
+      store = 0;
+      lds_bytes = lds_bytes_b = 0;
+    }
   };
   // A slot for an operation of vector memory or of the LDS; waits for the oldest if the counter is at its end.
   Outstanding& issue_vector(Outstanding::Kind kind);
@@ -176,6 +190,8 @@ class Wave : public WarpProgram, private LdsReader {
   std::uint64_t lds_cycles = 0, lds_conflict_cycles = 0, out_of_range_lanes = 0;
 
  private:
+  static constexpr unsigned kRows = 512;
+  static constexpr unsigned kVectorCounter = 63, kLdsCounter = 15;  // most that vmcnt and lgkmcnt count
   friend void execute_vector(Wave&, const Instruction&);
   // Where a value that is missing went missing: a register that nothing wrote, or a read of the LDS.
   struct Origin {

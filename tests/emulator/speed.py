@@ -40,6 +40,7 @@ CASES = {
     "dense": Case(dense_attention, "sm_90a", {"batch": 1, "seq_len": 512, "q_len": 256}),
     "indexer": Case(indexer, "sm_90a", {"batch": 1, "seq_len": 8192, "q_len": 1, "num_heads": 4}),
     "indexer_sm100": Case(indexer, "sm_100a", {"batch": 1, "seq_len": 8192, "q_len": 1, "num_heads": 4, **E4M3}),
+    "indexer_gfx950": Case(indexer, "gfx950", {"batch": 1, "seq_len": 131072, "q_len": 4, "num_heads": 4, **E4M3}),
 }
 
 
