@@ -404,7 +404,8 @@ class Decoder {
     const bool acc_a = bits(x, 27, 27) != 0, acc_b = bits(x, 28, 28) != 0;
     if (f.sources[1] == Type::kNone) {  // v_accvgpr_read, v_accvgpr_write
       made_.destination = vector(bits(w, 7, 0), f.destination, f.number == 89);
-      made_.sources[0] = source(bits(x, 8, 0), f.sources[0], f.number == 88 || acc_a);
+      // Bit 27, of other matrix instructions an accumulator, is set by LLVM for sources of every kind.
+      made_.sources[0] = source(bits(x, 8, 0), f.sources[0], f.number == 88);
       return;
     }
     Type a = f.sources[0], b = f.sources[1];

@@ -204,3 +204,29 @@ def test_accumulates_in_fp32_without_rounding_products() -> None:
     packed = registers(pack(a, 16, 8))
     got = execute("v_mfma_f32_16x16x32_f16", packed, packed, c[row, column].view(np.uint32)).view(np.float32)
     assert (got == np.float32(2.0**-9 + 2.0**-20)).all()
+
+
+def test_accumulators_are_written_from_vector_registers() -> None:
+    """LLVM sets the bit that means an accumulator in other matrix instructions; the accumulator of that number is not
+    what is written."""
+    out = np.zeros(3 * 64, np.uint32)
+    run(
+        """s_load_dwordx2 s[2:3], s[0:1], 0x0
+        v_lshlrev_b32 v1, 2, v0
+        v_accvgpr_write_b32 a5, 33
+        v_mov_b32 v5, 5
+        s_mov_b32 s6, 6
+        v_accvgpr_write_b32 a8, v5
+        v_accvgpr_write_b32 a9, s6
+        v_accvgpr_mov_b32 a10, a5
+        v_accvgpr_read_b32 v8, a8
+        v_accvgpr_read_b32 v9, a9
+        v_accvgpr_read_b32 v10, a10
+        s_waitcnt lgkmcnt(0)
+        global_store_dword v1, v8, s[2:3]
+        global_store_dword v1, v9, s[2:3] offset:256
+        global_store_dword v1, v10, s[2:3] offset:512
+        s_endpgm""",
+        out,
+    )
+    np.testing.assert_array_equal(out, np.repeat([5, 6, 33], 64))
