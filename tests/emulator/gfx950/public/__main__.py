@@ -18,6 +18,7 @@ from msa_ops.build import toolchain
 from tests.emulator.gfx950.public.cases import Case, all_cases
 from tests.emulator.gfx950.public.hip import Hip
 from tests.emulator.gfx950.public.host import stand_in_for_absent_packages, take_plain_types
+from tests.emulator.gfx950.public.mend import mend
 from tests.emulator.gfx950.public.pytest_run import public_tests
 
 
@@ -73,8 +74,7 @@ def main() -> int:
 
 def _mend(name: str, folder: Path) -> None:
     (case,) = (case for case in all_cases() if case.name == name)
-    for insert in case.mend:
-        insert.apply(folder)
+    mend(case.mend, folder)
 
 
 def _seed(text: str) -> int | None:

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,27 +31,38 @@ class Insert:
     code: str
     instead: bool = False
 
-    def apply(self, folder: Path) -> None:
-        """Imports the module with the statement in it; its text lies in `folder`, where FlyDSL reads it again."""
-        if self.module in sys.modules:
-            raise RuntimeError(f"{self.module} is imported already")
-        found = importlib.util.find_spec(self.module)
-        if found is None or found.origin is None:
-            raise ModuleNotFoundError(self.module)
-        source = Path(found.origin).read_bytes()
-        if (digest := hashlib.sha256(source).hexdigest()[:12]) != self.digest:
-            raise RuntimeError(f"{found.origin} is another version: {digest}, not {self.digest}")
-        lines = source.decode().splitlines()
-        line = lines[self.line - 1]
-        lines[self.line - 1 : self.line - 1 + self.instead] = [
-            line[: len(line) - len(line.lstrip())] + part for part in self.code.splitlines()
+
+def mend(inserts: Iterable[Insert], folder: Path) -> None:
+    """Imports the modules with the statements in them; their texts lie in `folder`, where FlyDSL reads them again."""
+    modules: dict[str, list[Insert]] = {}
+    for insert in inserts:
+        modules.setdefault(insert.module, []).append(insert)
+    for module, changes in modules.items():
+        _import(module, changes, folder)
+
+
+def _import(name: str, inserts: list[Insert], folder: Path) -> None:
+    if name in sys.modules:
+        raise RuntimeError(f"{name} is imported already")
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(name)
+    source = Path(found.origin).read_bytes()
+    digest = hashlib.sha256(source).hexdigest()[:12]
+    lines = source.decode().splitlines()
+    for insert in sorted(inserts, key=lambda insert: -insert.line):
+        if digest != insert.digest:
+            raise RuntimeError(f"{found.origin} is another version: {digest}, not {insert.digest}")
+        line = lines[insert.line - 1]
+        lines[insert.line - 1 : insert.line - 1 + insert.instead] = [
+            line[: len(line) - len(line.lstrip())] + part for part in insert.code.splitlines()
         ]
-        file = Path(tempfile.mkdtemp(dir=folder)) / Path(found.origin).name
-        file.write_text("\n".join(lines) + "\n")
-        spec = importlib.util.spec_from_file_location(self.module, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[self.module] = module
-        spec.loader.exec_module(module)
-        parent, _, name = self.module.rpartition(".")
-        setattr(importlib.import_module(parent), name, module)
+    file = Path(tempfile.mkdtemp(dir=folder)) / Path(found.origin).name
+    file.write_text("\n".join(lines) + "\n")
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    parent, _, last = name.rpartition(".")
+    setattr(importlib.import_module(parent), last, module)
