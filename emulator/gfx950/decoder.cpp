@@ -531,17 +531,24 @@ class Decoder {
   bool is_modified(const Operand& operand) const {
     if (operand.kind == Operand::Kind::kNone) return false;
     const bool signs = operand.negate || operand.absolute || operand.negate_high;
+    const bool chooses = made_.form->encoding == Encoding::kVop2 && made_.form->number == 0;  // v_cndmask_b32
     switch (operand.type) {
       case Type::kF32: case Type::kF64: return signs || (made_.sdwa && (operand.select != 6 || operand.extend));
       case Type::kF16: case Type::kB16: return signs || operand.high || made_.sdwa;
       case Type::kPkF16: case Type::kPkB16: case Type::kPkF32:
         return signs || operand.high || !operand.high_for_high;
-      default: return made_.sdwa && (operand.select != 6 || operand.extend);
+      default: return (chooses && signs) || (made_.sdwa && (operand.select != 6 || operand.extend));
     }
+  }
+  bool is_mixed_product() const {  // v_mad_mix, which takes signs itself
+    return made_.form->encoding == Encoding::kVop3p && made_.form->number >= 32 && made_.form->number <= 34;
   }
   void collect() {
     for (Operand& operand : made_.sources) {
       operand.modified = is_modified(operand);
+      if (!operand.modified && (operand.negate || operand.absolute || operand.negate_high) && !is_mixed_product()) {
+        unknown("a sign of a source that has none");
+      }
       if (operand.type == Type::kPkF32 && operand.kind == Operand::Kind::kConstant && operand.high_for_high &&
           operand.constant != 0 && made_.form->number != 51) {  // of 0 both words are 0
         unknown("the high word of a constant as a packed operand");

@@ -420,3 +420,11 @@ def test_mixed_products_take_constants_of_sixteen_bits() -> None:
     for constant, value in (("1.0", 1.0), ("-2.0", -2.0), ("0", 0.0)):
         got = apply(f"v_mad_mix_f32 D, A, {constant}, 0 op_sel_hi:[1,1,0]", 1, bits)[0].view(np.float32)
         np.testing.assert_array_equal(got, x.astype(np.float32) * np.float32(value) + np.float32(0))
+
+
+def test_a_choice_takes_signs() -> None:
+    """Compilers fold the negation of a float into v_cndmask_b32."""
+    a, b = floats(1), floats(2)
+    got = apply("v_cndmask_b32_e64 D, -A, |B|, vcc", 1, a, b, before="v_cmp_lt_u32 vcc, 31, v0")[0]
+    second = np.arange(N) % 64 > 31
+    np.testing.assert_array_equal(got, np.where(second, b & 0x7FFFFFFF, a ^ 0x80000000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -30,6 +31,7 @@ def main() -> int:
         "--seed", type=_seed, action="append", help="of a random schedule, or 'fair', the default; may be given again"
     )
     parser.add_argument("--pytest", help="instead of cases: arguments of pytest, run on FlyDSL's own tests")
+    parser.add_argument("--script", help="instead of cases: a script of the checkout, run as it is, with its arguments")
     parser.add_argument(
         "--accept",
         type=_known,
@@ -54,6 +56,13 @@ def main() -> int:
                 Hip(Path(work), keep=options.keep, max_instructions=int(options.limit), accept=options.accept),
                 options.seed,
             )
+    if options.script:
+        with tempfile.TemporaryDirectory() as work:
+            _set_up(options.flydsl.resolve(), Path(work), options.bitcode)
+            hip = Hip(Path(work), keep=options.keep, max_instructions=int(options.limit), accept=options.accept)
+            return _script(
+                options.flydsl / shlex.split(options.script)[0], shlex.split(options.script)[1:], hip, options.seed
+            )
     cases = {case.name: case for case in all_cases()}
     if not options.case:
         print("\n".join(f"{case.name:32} {case.what}" for case in cases.values()))
@@ -70,6 +79,20 @@ def main() -> int:
         _mend(name, Path(work))
         hip = Hip(Path(work), keep=options.keep, max_instructions=int(options.limit), accept=options.accept)
         return not _run(cases[name], hip, seed)
+
+
+def _script(file: Path, arguments: list[str], hip: Hip, seeds: list[int | None] | None) -> int:
+    """Runs a script, which says itself whether its results are right; 0 if it launched and nothing was wrong."""
+    from tests.emulator.gfx950.public.host import cpu_as_gpu
+
+    hip.seed = seeds[0] if seeds else None
+    sys.argv = [str(file), *arguments]
+    with cpu_as_gpu():
+        runpy.run_path(str(file), run_name="__main__")
+    hip.raise_error()
+    instructions = sum(launch.wave_instructions for launch in hip.launches)
+    print(f"{file.name}: {len(hip.launches)} launches, {instructions:,} wave instructions")
+    return not hip.launches
 
 
 def _mend(name: str, folder: Path) -> None:
