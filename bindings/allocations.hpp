@@ -1,6 +1,7 @@
 // Memory that a kernel may use, as Python names it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -16,6 +17,17 @@ using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::stri
 inline std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationTuple>& tuples) {
   std::vector<emulator::Allocation> made;
   for (const auto& [address, bytes, writable, name] : tuples) made.push_back({address, bytes, writable, name});
+  return made;
+}
+
+// What a launch before may still be writing: (address, bytes, address of what stood there before, or 0)
+using PendingTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+
+inline std::vector<emulator::GlobalMemory::Pending> pending_from(const std::vector<PendingTuple>& tuples) {
+  std::vector<emulator::GlobalMemory::Pending> made;
+  for (const auto& [address, bytes, before] : tuples) {
+    made.push_back({address, address + bytes, reinterpret_cast<const std::byte*>(before)});
+  }
   return made;
 }
 

@@ -36,12 +36,12 @@ emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry,
                                std::array<unsigned, 3> cluster, const std::string& chip,
                                std::optional<std::uint64_t> seed,
                                std::optional<std::uint64_t> sum_order, unsigned threads,
-                               std::optional<unsigned> multiprocessors, const emulator::GlobalMemory::Ranges& pending) {
+                               std::optional<unsigned> multiprocessors, const std::vector<PendingTuple>& pending) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
   emulator::GlobalMemory memory(allocations_from(allocations));
-  memory.set_pending(pending);
+  memory.set_pending(pending_from(pending));
   emulator::Counters counters;
   emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes,
                          emulator::chip_of(chip, multiprocessors), memory,
@@ -78,9 +78,10 @@ emulator::Counters emulate_launch(int position, const std::string& ptx, const st
                                   const std::vector<std::int64_t>& arguments, std::uint64_t max_instructions,
                                   const std::string& chip, std::optional<std::uint64_t> seed,
                                   std::optional<std::uint64_t> sum_order, unsigned threads,
-                                  std::optional<unsigned> multiprocessors) {
+                                  std::optional<unsigned> multiprocessors, const std::vector<PendingTuple>& pending) {
   EmulatorRuntime runtime({ptx}, allocations_from(allocations), emulator::chip_of(chip, multiprocessors),
                           {max_instructions, seed, sum_order, threads});
+  runtime.set_pending(pending_from(pending));
   try {
     launch_on(position, runtime, arguments);
   } catch (...) {
@@ -145,13 +146,14 @@ void add_emulator(py::module_& m) {
       .def_readonly("waits_of_warp", &emulator::Counters::waits_of_warp)
       .def_readonly("bytes_by_space", &emulator::Counters::bytes_by_space)
       .def_readonly("launches", &emulator::Counters::launches)
+      .def_readonly("last_writes", &emulator::Counters::last_writes)
       .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);
 
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
         py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(),
-        py::arg("pending") = emulator::GlobalMemory::Ranges{},
+        py::arg("pending") = std::vector<PendingTuple>{},
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_on_devices", &emulate_on_devices, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
@@ -160,7 +162,8 @@ void add_emulator(py::module_& m) {
         "Executes a launch of a PTX kernel on each of several devices at the same time.");
   m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
         py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
-        py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(), py::call_guard<py::gil_scoped_release>(),
+        py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(),
+        py::arg("pending") = std::vector<PendingTuple>{}, py::call_guard<py::gil_scoped_release>(),
         "Runs a compiled kernel's host launcher; what it launches is executed from the PTX.");
   m.def(
       "encode_tensor_map",

@@ -159,8 +159,10 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
 }
 
 void EmulatorRuntime::execute(Launch launch) {
-  memory_.set_pending(launch.begins_early ? memory_.last_writes() : emulator::GlobalMemory::Ranges{});
+  memory_.set_pending(launch.begins_early ? pending_ : std::vector<emulator::GlobalMemory::Pending>{});
   emulator::ptx::execute(*launch.kernel, launch.shape, launch.parameters, chip_, memory_, options_, counters);
+  pending_.clear();
+  for (const auto& [first, end] : memory_.last_writes()) pending_.push_back({first, end});
 }
 
 void EmulatorRuntime::rethrow() const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/chip.hpp"
@@ -33,6 +34,9 @@ class EmulatorRuntime : public Runtime {
                               int interleave, int swizzle, int l2_promotion, int fill) override;
   std::string describe(int status) override;
 
+  // What the launch before the first one of this runtime may still be writing, if that one may begin early.
+  void set_pending(std::vector<emulator::GlobalMemory::Pending> pending) { pending_ = std::move(pending); }
+
   // Host launchers are C and let no exception through: a launch that failed keeps it here and returns a status.
   void rethrow() const;
 
@@ -54,11 +58,11 @@ class EmulatorRuntime : public Runtime {
   std::exception_ptr failure_;
 
  private:
-
   std::vector<std::string> modules_;
   emulator::GlobalMemory memory_;
   emulator::Chip chip_;
   emulator::RunOptions options_;
+  std::vector<emulator::GlobalMemory::Pending> pending_;
   std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
 };
 

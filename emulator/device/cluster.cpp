@@ -62,6 +62,7 @@ void Cluster::start(std::array<unsigned, 3> first_block) {
 bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, std::uint64_t& budget) {
   WarpProgram& program = block.warp(warp);
   ordering_.set_current(block.actor_warp(warp), program.pc());
+  block.begin_turn(warp);
   std::uint64_t turn = kTurn;
   if (random_) {
     // Mostly short turns, now and then a long one.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace msa_ops::emulator {
 
@@ -34,6 +36,8 @@ struct Counters {
   std::map<std::string, std::array<std::uint64_t, 2>> bytes_by_space;
   std::uint64_t out_of_range_lanes = 0;  // gfx950: lanes whose access a buffer resource did not hold
   std::uint64_t launches = 0;
+  // Addresses that the last launch wrote: first ones, and one behind the last each.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> last_writes;
 };
 
 }  // namespace msa_ops::emulator

@@ -53,7 +53,7 @@ void GlobalMemory::note_launch(const GlobalMemory& totals) const {
 }
 
 void GlobalMemory::check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const {
-  for (const auto& [first, end] : *pending_) {
+  for (const auto& [first, end, before] : *pending_) {
     if (address < end && first < address + bytes) {
       throw Violation{FaultKind::kGridWait,
                       std::string(write ? "write to" : "read of") +
@@ -61,6 +61,22 @@ void GlobalMemory::check_pending(std::uint64_t address, std::size_t bytes, bool 
                       lane, std::max(address, first)};
     }
   }
+}
+
+const std::byte* GlobalMemory::at_strongly(std::uint64_t address, std::size_t bytes, int lane) const {
+  const std::byte* before = nullptr;
+  if (early_) {
+    for (const Pending& one : *pending_) {
+      if (one.before != nullptr && holds({one.first, one.end - one.first, false, {}}, address, bytes)) {
+        before = one.before + (address - one.first);
+      }
+    }
+  }
+  if (before == nullptr) return at(address, bytes, false, lane);
+  early_ = false;
+  const std::byte* now = at(address, bytes, false, lane);
+  early_ = true;
+  return generator_ && (*generator_)() % 2 == 0 ? now : before;
 }
 
 std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write,

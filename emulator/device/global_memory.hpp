@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,10 +61,21 @@ class GlobalMemory {
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // first address and one behind the last
   void note_launch(const GlobalMemory& totals) const;  // with what that launch has counted; copies know it too
   const Ranges& last_writes() const { return *last_writes_; }
-  void set_pending(Ranges ranges) { pending_ = std::make_shared<const Ranges>(std::move(ranges)); }
+  struct Pending {
+    std::uint64_t first, end;          // addresses, as in Ranges
+    const std::byte* before = nullptr;  // what stood there before that launch; unknown if null
+  };
+  void set_pending(std::vector<Pending> pending) {
+    pending_ = std::make_shared<const std::vector<Pending>>(std::move(pending));
+  }
   bool has_pending() const { return pending_ != nullptr && !pending_->empty(); }
   // Whether the next accesses are of a block that has not waited for earlier launches.
   void set_early(bool early) const { early_ = early; }
+  // at() for a load that other writers are expected to race with (relaxed or stronger). An early one of bytes that an
+  // earlier launch writes is no fault if it is known what stood there before: it gives that. After draw(), it gives
+  // that or what is there now, at random.
+  const std::byte* at_strongly(std::uint64_t address, std::size_t bytes, int lane) const;
+  void draw(std::uint64_t seed) { generator_.emplace(static_cast<std::minstd_rand::result_type>(seed)); }
 
   // These allocations and more.
   GlobalMemory with(const std::vector<Allocation>& more) const;
@@ -77,7 +90,8 @@ class GlobalMemory {
   mutable std::size_t last_ = 0;  // where the previous access was
   mutable std::vector<Traffic> traffic_;
   std::shared_ptr<Ranges> last_writes_ = std::make_shared<Ranges>();
-  std::shared_ptr<const Ranges> pending_;
+  std::shared_ptr<const std::vector<Pending>> pending_;
+  mutable std::optional<std::minstd_rand> generator_;
   mutable bool early_ = false;
 };
 

@@ -73,6 +73,7 @@ class GridRun {
             1, most_resident(*launch.program, *launch.shape, *launch.chip) / std::max(1U, options.threads))),
         generator_(seed) {
     if (options.threads > 1) global_.share();
+    if (options.seed) global_.draw(seed);
   }
 
   // Runs one cluster for a while; false if all that it could take have ended.
@@ -223,6 +224,7 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
   for (std::size_t i = 0; i < launches.size(); ++i) {
     totals[i].add_to(*launches[i].counters);
     launches[i].global->note_launch(totals[i]);
+    launches[i].counters->last_writes = launches[i].global->last_writes();
     ++launches[i].counters->launches;
   }
 }

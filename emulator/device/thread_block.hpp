@@ -37,7 +37,10 @@ class ThreadBlock {
     global_.set_early(false);
     return global_;
   }
-  void wait_for_earlier_launches() { early_ = false; }
+  // They end when the warp gets its next turn, so that others of the block are still early in this one. False if they
+  // have ended.
+  bool wait_for_earlier_launches(unsigned warp) { return early_ && (waits_[warp].for_launches = true); }
+  void begin_turn(unsigned warp) { early_ = early_ && !waits_[warp].for_launches; }
   SharedMemory& shared() { return shared_; }
   TensorMemory& tensor_memory() { return tensor_memory_; }
   const TensorMemory& tensor_memory() const { return tensor_memory_; }
@@ -79,6 +82,7 @@ class ThreadBlock {
     std::uint64_t phase = 0;
     bool timed_out = false;
     bool is_done = false;
+    bool for_launches = false;
   };
 
   const Program& program_;

@@ -87,6 +87,9 @@ inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t addr
     }
     case MemorySpace::kLocal: return warp.local(address, bytes, use != Use::kRead, who);
     default: {
+      if (use == Use::kRead && i.order != Order::kDefault) {
+        return const_cast<std::byte*>(warp.block().global().at_strongly(address, bytes, who));
+      }
       std::byte* const place = warp.block().global().at(address, bytes, use != Use::kRead, who);
       if (use == Use::kUpdate) warp.block().global().count_read(address, bytes);
       return place;

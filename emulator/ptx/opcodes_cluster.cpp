@@ -62,7 +62,9 @@ void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fenc
 void nothing(PtxWarp&, const Instruction&, Mask) {}
 
 // Launches run one after the other here; what counts is that the block has asked.
-void wait_for_launches(PtxWarp& warp, const Instruction&, Mask) { warp.block().wait_for_earlier_launches(); }
+void wait_for_launches(PtxWarp& warp, const Instruction&, Mask) {
+  if (warp.block().wait_for_earlier_launches(warp.index())) warp.give_way();
+}
 void give_way(PtxWarp& warp, const Instruction&, Mask) { warp.give_way(); }
 
 void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {

@@ -112,6 +112,7 @@ class EmulatorCounters:
     waits_of_warp: dict[int, int]
     bytes_by_space: dict[str, list[int]]
     launches: int
+    last_writes: list[tuple[int, int]]
     out_of_range_lanes: int
 
 def code_objects() -> list[tuple[str, str]]: ...
@@ -134,7 +135,7 @@ def emulate_ptx(
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
-    pending: Sequence[tuple[int, int]] = ...,
+    pending: Sequence[tuple[int, int, int]] = ...,
 ) -> EmulatorCounters: ...
 def emulate_on_devices(
     ptx: str,
@@ -163,6 +164,7 @@ def emulate_launch(
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
+    pending: Sequence[tuple[int, int, int]] = ...,
 ) -> EmulatorCounters: ...
 
 class ObjectFunctions:

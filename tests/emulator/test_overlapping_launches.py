@@ -60,3 +60,40 @@ def test_each_block_waits_for_itself() -> None:
 
 def test_one_warp_waits_for_its_block() -> None:
     launch(f"setp.lt.u32 %p1, %r0, 32; @%p1 {WAIT} bar.sync 0;\n{USES['load']}", threads=64)
+
+
+RACING = """
+{order} %r1, [%rd0];
+mov.u32 %r2, %tid.x; mul.wide.u32 %rd5, %r2, 8; add.u64 %rd5, %rd5, %rd1;
+st.global.b32 [%rd5], %r1;
+griddepcontrol.wait;
+{order} %r1, [%rd0];
+st.global.b32 [%rd5+4], %r1;
+"""
+
+
+@pytest.mark.parametrize("order", ["ld.relaxed.gpu.global.b32", "ld.acquire.gpu.global.b32", "ld.volatile.global.b32"])
+def test_a_load_that_races_gives_what_stood_there_before(order: str) -> None:
+    """Also in a warp that comes to its wait later than another of the block."""
+    text = kernel(RACING.format(order=order), 2)
+    seen = set()
+    for seed in (None, *range(20)):
+        written, before, found = np.full(4, 7, np.uint32), np.full(4, 3, np.uint32), np.zeros(128, np.uint32)
+        run_ptx(text, "k", 1, 64, [written, found], pending=[(written, before)], seed=seed)
+        early, late = found[0::2], found[1::2]
+        assert (late == 7).all() and (written == 7).all()
+        assert seed is not None or (early == 3).all()
+        seen |= {*early.tolist()}
+    assert seen == {3, 7}
+
+
+def test_what_stood_there_before_must_be_known() -> None:
+    text = kernel(RACING.format(order="ld.relaxed.gpu.global.b32"), 2)
+    written, found = np.zeros(4, np.uint32), np.zeros(128, np.uint32)
+    with pytest.raises(EmulatorFault, match="missing grid wait"):
+        run_ptx(text, "k", 1, 64, [written, found], pending=[written])
+    with pytest.raises(ValueError, match="pending 0: 16 bytes, of which 4 are given as they were before"):
+        run_ptx(text, "k", 1, 64, [written, found], pending=[(written, written[:1])])
+    weak = kernel("ld.global.b32 %r1, [%rd0]; // here", 2)
+    with pytest.raises(EmulatorFault, match="missing grid wait"):
+        run_ptx(weak, "k", 1, 64, [written, found], pending=[(written, written)])

@@ -11,8 +11,8 @@ from typing import Any
 from msa_ops import _C
 from msa_ops.emulator import kernel_text, units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, whole
-from msa_ops.emulator.memory import Allocation, allocation
-from msa_ops.emulator.run import Report, report_of
+from msa_ops.emulator.memory import Allocation, Pending, allocation
+from msa_ops.emulator.run import Report, pending_of, report_of
 from msa_ops.emulator.source_lines import told
 from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
@@ -32,8 +32,18 @@ class Launch:
     report: Report
 
 
-_call: ContextVar[tuple[str, str, list[Allocation]] | None] = ContextVar("msa_ops_emulated_call", default=None)
-"""Op, backend and memory of the call whose kernels run; each thread has its own, also on a chip that several use."""
+@dataclass
+class _Call:
+    """Whose kernels run, their memory, and what the launch before the next one may still be writing."""
+
+    op: str
+    backend: str
+    memory: list[Allocation]
+    pending: Sequence[Pending]
+
+
+_call: ContextVar[_Call | None] = ContextVar("msa_ops_emulated_call", default=None)
+"""Each thread has its own, also on a chip that several use."""
 
 
 @dataclass
@@ -45,6 +55,7 @@ class VirtualChip:
     seed: int | None = None
     threads: int = 1
     sum_order: int | None = None
+    pending: Sequence[Any] = ()
     launches: list[Launch] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -55,7 +66,7 @@ class VirtualChip:
             for region in regions
             for address, size, may_write, name in [allocation(region.name, region.tensor)]
         ]
-        token = _call.set((op, backend, memory))
+        token = _call.set(_Call(op, backend, memory, pending_of(self.pending)))
         try:
             yield
         finally:
@@ -66,7 +77,7 @@ class VirtualChip:
         call = _call.get()
         if call is None:
             raise RuntimeError(f"kernel {kernel}: launched outside of an op's call")
-        op, backend, memory = call
+        op, backend, memory = call.op, call.backend, call.memory
         if self.platform.vendor == "amd":
             counters = self._launch_code_object(kernel, arguments, memory)
             self.launches.append(Launch(op, backend, kernel, report_of(counters)))
@@ -89,7 +100,9 @@ class VirtualChip:
                 sum_order=self.sum_order,
                 threads=self.threads,
                 multiprocessors=self.platform.multiprocessors,
+                pending=call.pending,
             )
+            call.pending = [(first, end - first, 0) for first, end in counters.last_writes]
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
     def _launch_code_object(self, kernel: str, arguments: Sequence[int], memory: list[Allocation]) -> Any:
@@ -121,6 +134,7 @@ def emulate(
     max_instructions: int = MAX_INSTRUCTIONS,
     threads: int = 1,
     sum_order: int | None = None,
+    pending: Sequence[Any] = (),
 ) -> Iterator[VirtualChip]:
     """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
     kernels are executed by the emulator, through their own host launchers.
@@ -137,6 +151,9 @@ def emulate(
     threads: of the host, over which the blocks of NVIDIA's chips are spread; with more than one, atomics of different
         blocks come in any order.
     sum_order: seed of the order in which matrix instructions of NVIDIA's chips add products in fp32; None: k ascending.
+    pending: what the launch before each call may still be writing while the call's first kernel begins (on NVIDIA's
+        chips, if it is launched so): tensors, or pairs of a tensor and what it held before; as in
+        `msa_ops.emulator.run_ptx`.
 
     Raises ValueError for a chip that is not emulated and for options outside of their ranges. Ops raise EmulatorFault
     for what a kernel does wrong, UnsupportedPtx for instructions that the emulator lacks.
@@ -149,6 +166,6 @@ def emulate(
     if multiprocessors is not None:
         platform = platforms.with_multiprocessors(platform, whole("multiprocessors", multiprocessors, 1, 1024))
     check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
-    chip = VirtualChip(platform, max_instructions, seed, threads, sum_order)
+    chip = VirtualChip(platform, max_instructions, seed, threads, sum_order, pending)
     with virtual.use(chip):
         yield chip

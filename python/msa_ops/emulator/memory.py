@@ -11,6 +11,9 @@ from torch import Tensor
 Allocation = tuple[int, int, bool, str]
 """Address, bytes, whether a kernel may write, name."""
 
+Pending = tuple[int, int, int]
+"""Address and bytes of what a launch may still be writing, and the address of what stood there before it, or 0."""
+
 
 def is_memory(value: object) -> bool:
     """Whether the value is a tensor or an array, so that a kernel takes its address."""

@@ -10,7 +10,7 @@ from msa_ops import _C
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
 from msa_ops.emulator.devices import ChipLike, device
-from msa_ops.emulator.memory import Allocation, allocation, is_memory
+from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
 from msa_ops.emulator.source_lines import told
 
 
@@ -125,8 +125,10 @@ def run_ptx(
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
     multiprocessors: another number than the chip has.
-    pending: arrays that an earlier launch may still be writing, because this one may begin before that one has
-        ended; a block must not use them before it has executed griddepcontrol.wait.
+    pending: what an earlier launch may still be writing, because this one may begin before that one has ended: an
+        array each, or a pair of the array and one of the same bytes before that launch. A block must not use it before
+        it has executed griddepcontrol.wait; but a load that says that others write meanwhile (`ld.relaxed`, `.acquire`,
+        `.volatile`) may, of a pair, and until then gives what stood there before (with `seed`: either, at random).
 
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address, and source: "FILE:LINE" if the text has line
     information, else None) for what the kernel does wrong, PtxError
@@ -161,7 +163,7 @@ def run_ptx(
                 sum_order,
                 threads,
                 multiprocessors,
-                [(address, address + size) for address, size, *_ in allocations_of(pending, None)],
+                pending_of(pending),
             )
         )
 
@@ -271,6 +273,24 @@ def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, 
             raise ValueError(f"tensors: {name!r}; accepted: strings that name no argument")
         named[name] = value
     return [allocation(name, value) for name, value in named.items()]
+
+
+def pending_of(pending: Sequence[Any]) -> list[Pending]:
+    """What an earlier launch may still be writing: arrays, or pairs of an array and what it held before.
+
+    Raises ValueError for a pair of different sizes, and as `allocation`.
+    """
+    found = []
+    for i, one in enumerate(pending):
+        array, earlier = one if isinstance(one, tuple) else (one, None)
+        address, size, *_ = allocation(f"pending {i}", array)
+        before = 0
+        if earlier is not None:
+            before, held, *_ = allocation(f"pending {i}, before", earlier)
+            if held != size:
+                raise ValueError(f"pending {i}: {size} bytes, of which {held} are given as they were before")
+        found.append((address, size, before))
+    return found
 
 
 def check_text(ptx: Any) -> None:
