@@ -36,8 +36,28 @@ def anew(value):
 
 
 def scalar_anew(value):
-    """The same for 64 bits that are equal in all lanes, in scalar registers."""
-    return instruction("s_mov_b64 $0, $1", "=s,s", type(value), value, volatile=True)
+    """The same for 32 or 64 bits that are equal in all lanes, in scalar registers."""
+    return instruction(f"s_mov_b{value.width} $0, $1", "=s,s", type(value), value, volatile=True)
+
+
+def opaque(value):
+    """The same for a value that a loop carries from turn to turn: no instruction."""
+    return instruction("", "=v,0", type(value), value, volatile=True)
+
+
+def undefined(dtype):
+    """A value that nobody reads."""
+    return dtype(llvm.mlir_undef(dtype.ir_type))
+
+
+def where(mask):
+    """Whether this lane is in a mask of 64 bits, which is the same in all lanes."""
+    return call("llvm.amdgcn.inverse.ballot.i64", fx.Boolean, mask)
+
+
+def maximum_anew(a, b):
+    """The larger of two numbers, or NaN of two of them, of which the compiler knows nothing (v_max_f32)."""
+    return instruction("v_max_f32 $0, $1, $2", "=v,v,v", fx.Float32, a, b)
 
 
 def as_float(bits):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msa_ops.flydsl.common.intrinsics import call, raw
+from msa_ops.flydsl.common.intrinsics import call, flag, raw
 
 from msa_ops.build.flydsl_adapter import fx, gpu, ir, llvm
 
@@ -12,12 +12,6 @@ WAVE = 64
 def uniform(value):
     """A value that is the same in every lane, as a scalar register (v_readfirstlane_b32)."""
     return call("llvm.amdgcn.readfirstlane.i32", type(value), value)
-
-
-def uniform64(value):
-    """The same for 64 bits."""
-    low, high = fx.Uint32(value), fx.Uint32(value >> fx.Int64(32))
-    return fx.Int64(fx.Uint64(uniform(low))) | (fx.Int64(fx.Uint64(uniform(high))) << fx.Int64(32))
 
 
 def lane_of(thread):
@@ -50,23 +44,20 @@ def below(mask):
     return call("llvm.amdgcn.mbcnt.hi", fx.Int32, high, call("llvm.amdgcn.mbcnt.lo", fx.Int32, low, 0))
 
 
-def from_lane(value, lane):
-    """The value of any lane (ds_bpermute_b32)."""
-    return call("llvm.amdgcn.ds.bpermute", type(value), lane << fx.Int32(2), value)
+def wave_sum(value):
+    """Sum over the lanes, as a scalar. All 64 lanes take part."""
+    return read_lane(wave_prefix(value), fx.Int32(WAVE - 1))
 
 
-def wave_sum(value, lane):
-    """Sum over the lanes, in each of them."""
-    for step in (1, 2, 4, 8, 16, 32):
-        value = value + from_lane(value, lane ^ fx.Int32(step))
-    return value
-
-
-def wave_prefix(value, lane, width: int = WAVE):
-    """Sum over the lanes up to this one, itself included, right in the first `width` lanes."""
-    for step in (1 << i for i in range((width - 1).bit_length())):
-        other = from_lane(value, lane - fx.Int32(step))
-        value = value + (lane >= fx.Int32(step)).select(other, fx.Int32(0))
+def wave_prefix(value):
+    """Sum over the lanes up to this one, itself included. All 64 lanes take part."""
+    # Within rows of 16 lanes the value of the lane 1, 2, 4, 8 before; then the last lane of a row to the next row, of
+    # the first two rows to the others (row_shr, row_bcast15, row_bcast31).
+    for control, rows in ((0x111, 15), (0x112, 15), (0x114, 15), (0x118, 15), (0x142, 10), (0x143, 12)):
+        other = call(
+            "llvm.amdgcn.update.dpp.i32", type(value), fx.Int32(0), value, control, rows, 15, flag(control < 0x142)
+        )
+        value = value + other
     return value
 
 

@@ -41,6 +41,37 @@ def store(address, values, alignment: int | None = None, streaming: bool = False
     _store(_pointer(address), values, alignment, streaming)
 
 
+class Buffer:
+    """Memory whose bounds the hardware keeps: a load outside gives 0 and asks no memory, a store outside does nothing.
+
+    base: its address, below 2^48; num_bytes: fx.Int32. Both are the same in all lanes.
+    """
+
+    def __init__(self, base, num_bytes) -> None:
+        low, high = fx.Uint32(base), fx.Uint32(base >> fx.Int64(32))
+        # The last word: raw data of 32 bits, as every kernel for this family has it.
+        self._resource = pack([low, high, fx.Uint32(num_bytes), fx.Uint32(0x00027000)], fx.Uint32)
+
+    def load(self, offset, dtype, count: int = 1, streaming: bool = False):
+        """At a lane's offset: a scalar of `dtype`, or a list of `count`."""
+        kind = dtype.ir_type if count == 1 else ir.VectorType.get([count], dtype.ir_type)
+        suffix = f"i{dtype.width}" if count == 1 else f"v{count}i{dtype.width}"
+        found = llvm.call_intrinsic(
+            kind, f"llvm.amdgcn.raw.buffer.load.{suffix}", [self._resource, *self._place(offset, streaming)], [], []
+        )
+        return dtype(found) if count == 1 else unpack(found, count, dtype)
+
+    def store(self, offset, value) -> None:
+        """A word, at a lane's offset."""
+        operands = [raw(fx.Uint32(value)), self._resource, *self._place(offset, False)]
+        llvm.call_intrinsic(None, "llvm.amdgcn.raw.buffer.store.i32", operands, [], [])
+
+    @staticmethod
+    def _place(offset, streaming: bool) -> list:
+        """The offset, none that is the same in all lanes, and the policy: 2 is non-temporal."""
+        return [raw(fx.Int32(value)) for value in (offset, 0, 2 if streaming else 0)]
+
+
 class Lds:
     """All LDS of a kernel, by byte offset."""
 

@@ -9,15 +9,9 @@ from msa_ops.flydsl.common.control import either, loop, when
 from msa_ops.flydsl.common.intrinsics import anew
 from msa_ops.flydsl.indexer import ranking, work
 from msa_ops.flydsl.indexer.gfx950_scan_configs import CARRIED
+from msa_ops.flydsl.indexer.scoring import pair_of
 
 from msa_ops.build.flydsl_adapter import fx
-
-
-def pair_of(a, s, column):
-    """(query token of the request, head) of a column of the tile."""
-    pair = s.tile * fx.Int32(a.config.columns) + column
-    token = work.quotient(pair, s.num_heads)
-    return token, pair - token * s.num_heads
 
 
 def choose(a, s, page_begin, page_end, carried, last) -> None:
@@ -27,9 +21,8 @@ def choose(a, s, page_begin, page_end, carried, last) -> None:
     the request's first chunk here. last: whether it is the last one.
     """
     c = a.config
-    topk, init_blocks, local_blocks, max_blocks = (
-        getattr(a.late, name) for name in ("topk", "init_blocks", "local_blocks", "max_blocks")
-    )
+    given = a.given.now("topk", "init_blocks", "local_blocks", "max_blocks")
+    topk, init_blocks, local_blocks, max_blocks = vars(given).values()
 
     def column_of(column, _):
         lane = anew(a.lane)
@@ -126,12 +119,12 @@ def put(a, s, column, token, head, topk, last, place, block, key, written) -> No
     at = fx.Int64(place)
 
     def to_result():
-        output = fx.Int64(s.first + token) * a.late.out_token_stride + fx.Int64(head) * a.late.out_head_stride
-        memory.store(a.late.block_ids + (output + at) * fx.Int64(4), block)
+        output = fx.Int64(s.first + token) * a.given.out_token_stride + fx.Int64(head) * a.given.out_head_stride
+        memory.store(a.given.block_ids + (output + at) * fx.Int64(4), block)
 
     def to_list():
         entry = ((a.group * fx.Int32(2) + s.side) * fx.Int32(c.columns) + column) * topk
-        memory.store(a.late.workspace + (fx.Int64(entry) + at) * fx.Int64(8), [fx.Uint32(block), key])
+        memory.store(a.given.workspace + (fx.Int64(entry) + at) * fx.Int64(8), [fx.Uint32(block), key])
 
     def to_memory():
         when(s.direct, to_result)

@@ -12,13 +12,19 @@ from msa_ops.registry.platform import Platform
 MAX_GROUPS = 256
 """Workgroups of the scan."""
 
+MAX_BLOCKS = 8192
+"""Of a row among which the merge chooses alone, without the scan's choice before it."""
+
+SHARE = 256
+"""Keys that a wave chooses from before another one gets some too."""
+
 
 @dataclass(frozen=True)
 class Config:
     """topk: at most. waves: each chooses among a share of the candidates, then the first among what all have chosen."""
 
     topk: int
-    waves: int = 16
+    waves: int
 
     @property
     def name(self) -> str:
@@ -32,6 +38,11 @@ class Config:
     def chunks(self) -> int:
         """Of 64 keys that a wave chooses from."""
         return max(MAX_GROUPS // self.waves, self.waves) * self.topk // 64
+
+    @property
+    def key_chunks(self) -> int:
+        """Of 64 keys of pieces that a wave chooses from, at most."""
+        return MAX_BLOCKS // self.waves // 64
 
     @property
     def places(self) -> dict[str, int]:
@@ -59,12 +70,17 @@ FAMILY = Family(
         "batch",
         "q_len",
         "num_heads",
+        "heads_reciprocal",
         "max_blocks",
         "topk",
-        "columns",
+        "init_blocks",
+        "local_blocks",
+        "columns_log2",
         "groups",
+        "groups_reciprocal",
+        "most_pieces",
     ),
-    configs=(Config(16), Config(32), Config(64)),
+    configs=(Config(16, 8), Config(32, 16), Config(64, 16)),
     supports=supports,
     shared_memory=lambda config: 0,
 )

@@ -12,21 +12,32 @@ from msa_ops.registry.platform import Platform
 CARRIED = 64
 """Candidates of earlier pages that a column takes along: the largest topk."""
 
+QUERY_ROW = 144
+"""Bytes of a column's query in LDS: 16 more than it has, against bank conflicts."""
+
 
 @dataclass(frozen=True)
 class Config:
     """columns: (query token, head) pairs a tile, a multiple of the 16 of a matrix product.
 
-    waves: each scans pages of its own. chunks: of 64 keys from which a wave chooses at a time.
+    waves: each scans pages of its own. chunks: of 64 keys from which a wave chooses at a time. pieces: most that a
+    workgroup takes on average where it leaves the choice to the merge. ahead: pages that a wave holds in registers, 1
+    or 2.
     """
 
     columns: int
     chunks: int
-    waves: int
+    pieces: int
+    ahead: int
+    waves: int = 8
 
     @property
     def name(self) -> str:
         return f"scan_nvfp4_{self.columns}"
+
+    @property
+    def columns_log2(self) -> int:
+        return self.columns.bit_length() - 1
 
     @property
     def threads(self) -> int:
@@ -50,7 +61,7 @@ class Config:
             "table": 2048,
             "sums": 4 * self.waves * 2,
             "place": 16,
-            "arguments": 8 * len(ARGUMENTS),
+            "queries": QUERY_ROW * self.columns,
             "begin": 4 * self.threads,
             "pages": 4 * self.threads,
             "first": 4 * self.threads,
@@ -87,12 +98,20 @@ ARGUMENTS = (
     "batch",
     "q_len",
     "num_heads",
+    "heads_reciprocal",
     "max_blocks",
     "topk",
     "init_blocks",
     "local_blocks",
     "groups",
+    "groups_reciprocal",
+    "most_pieces",
 )
+
+
+def reciprocal_of(divisor: int) -> int:
+    """By which work.quotient_by divides exactly, any number from 0 to 2^32 - 1."""
+    return min((1 << 32) // divisor, (1 << 32) - 1)
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
@@ -104,7 +123,7 @@ FAMILY = Family(
     module="msa_ops.flydsl.indexer.gfx950_scan",
     archs=("gfx950",),
     arguments=ARGUMENTS,
-    configs=(Config(16, 8, 16), Config(32, 8, 16), Config(64, 4, 8)),
+    configs=(Config(16, 8, 512, 2), Config(32, 8, 256, 2), Config(64, 4, 128, 1)),
     supports=supports,
     shared_memory=lambda config: 0,
 )

@@ -44,6 +44,13 @@ def run(args: Args, multiprocessors: int = 8, seed: int | None = None) -> Tensor
     return ids
 
 
+@pytest.fixture(params=["merge", "scan"])
+def chooser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who chooses: the merge among all blocks, as in calls of few pages, or the scan first."""
+    if request.param == "scan":
+        monkeypatch.setattr(amd.merge, "MAX_BLOCKS", -1)
+
+
 def judge(args: Args, multiprocessors: int = 8) -> Tensor:
     ids = run(args, multiprocessors)
     scores, error = block_scores(args)
@@ -52,7 +59,7 @@ def judge(args: Args, multiprocessors: int = 8) -> Tensor:
 
 
 @needs_kernels
-def test_every_code_with_every_scale() -> None:
+def test_every_code_with_every_scale(chooser: None) -> None:
     """4,096 products, each equal to the one that ml_dtypes rounds: it ties with it in both orders of the blocks.
 
     Page s holds in every key the codes 0 to 15 with scale byte s; the last page 1.0 in the next group. Head h asks
@@ -90,13 +97,13 @@ def test_every_code_with_every_scale() -> None:
 @needs_kernels
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
 @pytest.mark.parametrize("q_len", [1, 2, 3, 4, 7, 8, 16])
-def test_decode_and_verification(num_heads: int, q_len: int) -> None:
+def test_decode_and_verification(chooser: None, num_heads: int, q_len: int) -> None:
     judge(generate(71, num_heads=num_heads, q_len=q_len, seq_lens=[q_len, 1000, 2304 + q_len // 2], topk=5, **E4M3))
 
 
 @needs_kernels
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 7, 64, 256])
-def test_any_number_of_compute_units(multiprocessors: int) -> None:
+def test_any_number_of_compute_units(chooser: None, multiprocessors: int) -> None:
     """The same choice however the pages are divided: also runs of several chunks, and requests of several runs."""
     args = generate(
         72, variant="integers", seq_lens=[70_000, 0, 300, 5000, 128, 900], q_lens=[2, 1, 1, 4, 0, 1], topk=9, **E4M3
@@ -106,7 +113,7 @@ def test_any_number_of_compute_units(multiprocessors: int) -> None:
 
 
 @needs_kernels
-def test_more_requests_than_threads() -> None:
+def test_more_requests_than_threads(chooser: None) -> None:
     """A workgroup sees 512 requests at a time."""
     lengths = [(37 * i) % 300 for i in range(1100)]
     args = generate(73, variant="integers", seq_lens=lengths, q_len=1, num_heads=1, topk=2, local_blocks=0, **E4M3)
@@ -115,7 +122,7 @@ def test_more_requests_than_threads() -> None:
 
 
 @needs_kernels
-def test_random_schedules() -> None:
+def test_random_schedules(chooser: None) -> None:
     args = generate(
         74, variant="padding", seq_lens=[2500, 2400, 333, 0, 3], q_lens=[1, 8, 40, 1, 5], num_heads=2, topk=5, **E4M3
     )
@@ -128,8 +135,7 @@ def test_random_schedules() -> None:
 def test_bytes_and_instructions() -> None:
     """Of a long context: bytes against the 72 of a key, instructions against its 128 values.
 
-    Besides the main loop, which takes less than 1.1 vector instructions a value (perf/budgets), there are the division
-    of the work, the table and the choice of blocks, here of 16 columns.
+    Besides the main loop (perf/budgets) there are the division of the work, the table and the masks of the last pages.
     """
     pages = 2560
     args = generate(75, batch=1, seq_len=128 * pages, q_len=4, **E4M3)
@@ -141,20 +147,20 @@ def test_bytes_and_instructions() -> None:
     opcodes = scan.warp_instructions
     lanes_of_values = pages * 128 * 128 / 64
     vector = sum(n for name, n in opcodes.items() if name.startswith("v_") and not name.startswith("v_mfma"))
-    assert vector <= 1.18 * lanes_of_values
-    # A row of the table for 16 values, and what the choice reads.
-    assert sum(n for name, n in opcodes.items() if name.startswith("ds_read")) <= 1.11 / 16 * lanes_of_values
+    assert vector <= 1.04 * lanes_of_values
+    # A row of the table for 16 values, and the queries.
+    assert sum(n for name, n in opcodes.items() if name.startswith("ds_read")) <= 1.005 / 16 * lanes_of_values
     # 4 heads x 4 query tokens fill the 16 columns of the products: one for 16 keys.
     assert sum(n for name, n in opcodes.items() if name.startswith("v_mfma")) == 8 * pages
 
 
-@pytest.mark.parametrize(("columns", "pages"), [(16, 2), (32, 1), (64, 1)])
+@pytest.mark.parametrize(("columns", "pages"), [(16, 2), (32, 2), (64, 1)])
 def test_budget_of_the_main_loop(columns: int, pages: int) -> None:
-    """With 16 columns, two pages a turn, at most 1.1 vector instructions a value; with more also those per column."""
+    """With 16 columns 1.02 vector instructions a value; with more also those per column."""
     budgets = json.loads((Path(__file__).parents[2] / "perf" / "budgets" / "gfx950.json").read_text())
     found = budgets[f"indexer__scan_nvfp4_{columns}__gfx950"]["main_loop_vector"]
     a_page = 128 * 128 / 64
-    assert a_page < found / pages <= {16: 1.05, 32: 1.2, 64: 1.45}[columns] * a_page
+    assert a_page < found / pages <= {16: 1.03, 32: 1.07, 64: 1.42}[columns] * a_page
 
 
 @pytest.mark.parametrize(
@@ -190,8 +196,8 @@ def test_addresses_and_strides_that_vector_loads_cannot_take() -> None:
 
 def test_workspace_does_not_grow_with_the_batch() -> None:
     chip = parse_platform("gfx950")
-    assert amd.workspace(chip, Facts(num_heads=4, max_seqlen_q=4, topk=16)) == 256 * 2 * 16 * 16 * 8 + 9216
-    assert amd.workspace(chip, Facts(num_heads=4, max_seqlen_q=4096, topk=64)) == 256 * 2 * 64 * 64 * 8 + 9216
+    assert amd.workspace(chip, Facts(num_heads=4, max_seqlen_q=4, topk=16)) == 256 * 512 * 16 * 4
+    assert amd.workspace(chip, Facts(num_heads=4, max_seqlen_q=4096, topk=64)) == 256 * 2 * 64 * 64 * 8
 
 
 def test_importing_the_backend_needs_neither_the_language_nor_a_runtime() -> None:

@@ -13,9 +13,8 @@ from msa_ops.ops.indexer import Args, Facts
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
 
-PAGE_BYTES = 9216
-"""Of index keys in NVFP4: codes and scales."""
-COLUMNS = sorted(config.columns for config in scan.FAMILY.configs)
+SCANS = {config.columns: config for config in scan.FAMILY.configs}
+COLUMNS = sorted(SCANS)
 """Sizes of a tile of (query token, head) pairs."""
 
 
@@ -28,15 +27,17 @@ def num_groups(platform: Platform) -> int:
     return min(platform.multiprocessors, int(merge.MAX_GROUPS))
 
 
-def lists(platform: Platform, columns: int, topk: int) -> int:
-    """Bytes of two lists of candidates a workgroup and column: a block id and a key each."""
-    return num_groups(platform) * 2 * columns * topk * 8
+def most_pieces(platform: Platform, columns: int) -> int:
+    """Pieces of work (a page for a tile) of a call whose keys all go to the merge."""
+    return num_groups(platform) * int(SCANS[columns].pieces)
 
 
 def workspace(platform: Platform, facts: Facts) -> int:
-    """The lists, however large the batch is, and a page that nobody writes, for a cache without pages."""
+    """Bytes, however large the batch is: a key for each piece and column, or, of a call with more pieces, two lists of
+    candidates a workgroup and column with a block id and a key each.
+    """
     columns = columns_a_tile(facts.num_heads, facts.max_seqlen_q)
-    return lists(platform, columns, facts.topk) + PAGE_BYTES
+    return columns * max(4 * most_pieces(platform, columns), num_groups(platform) * 2 * facts.topk * 8)
 
 
 def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
@@ -61,36 +62,37 @@ def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
     groups = num_groups(platform)
     each = tokens // max(batch, 1)
     out_strides = (heads * a.topk, a.topk) if a.topk_layout == "THK" else (a.topk, tokens * a.topk)
-    num_pages = a.index_cache.shape[0]
-    # The first page stands in for pages that do not exist; where there is none, memory that nobody writes does.
-    cache, page_stride = a.index_cache, a.index_cache.stride(0)
-    if num_pages == 0:
-        cache, page_stride = a.workspace[lists(platform, columns, a.topk) :], 0
+    # What both kernels divide the work by.
+    reciprocals = scan.reciprocal_of(heads), scan.reciprocal_of(groups)
+    most = most_pieces(platform, columns) if max_blocks <= merge.MAX_BLOCKS else 0
+    forced = min(a.init_blocks, max_blocks), min(a.local_blocks, max_blocks)
     launch(
         f"indexer__scan_nvfp4_{columns}__gfx950",
         device,
         groups,
         pointer(a.index_q),
-        pointer(cache),
+        pointer(a.index_cache),
         pointer(a.block_table),
         pointer(a.seq_lens),
         pointer(a.cu_seqlens_q),
         pointer(block_ids),
         pointer(a.workspace),
         *a.index_q.stride()[:2],
-        page_stride,
+        a.index_cache.stride(0),
         a.block_table.stride(0),
         *out_strides,
-        num_pages,
+        a.index_cache.shape[0],
         tokens,
         batch,
         each,
         heads,
+        reciprocals[0],
         max_blocks,
         a.topk,
-        min(a.init_blocks, max_blocks),
-        min(a.local_blocks, max_blocks),
+        *forced,
         groups,
+        reciprocals[1],
+        most,
     )
     launch(
         f"indexer__{merge.config_for(a.topk).name}__gfx950",
@@ -105,8 +107,12 @@ def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
         batch,
         each,
         heads,
+        reciprocals[0],
         max_blocks,
         a.topk,
-        columns,
+        *forced,
+        SCANS[columns].columns_log2,
         groups,
+        reciprocals[1],
+        most,
     )

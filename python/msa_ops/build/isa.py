@@ -25,14 +25,16 @@ def histogram(text: str) -> dict[str, int]:
 
 
 def main_loop(text: str) -> dict[str, int]:
-    """Histogram of the part between two labels that has the most matrix products and, among equals, the most loads.
+    """Histogram of the part between two labels that has the most matrix products and, among equals, the most loads; of
+    those the shortest, since masks make a copy of the loop longer.
 
     Empty if the kernel multiplies no matrices.
     """
     parts = [histogram(part) for part in re.split(r"^[.\w]+:", text, flags=re.MULTILINE)]
 
-    def weight(found: dict[str, int]) -> tuple[int, int]:
-        return of_kind(found, "v_mfma"), of_kind(found, "global_load") + of_kind(found, "buffer_load")
+    def weight(found: dict[str, int]) -> tuple[int, int, int]:
+        loads = of_kind(found, "global_load") + of_kind(found, "buffer_load")
+        return of_kind(found, "v_mfma"), loads, -of_kind(found, "v_")
 
     best = max(parts, key=weight)
     return best if weight(best)[0] else {}

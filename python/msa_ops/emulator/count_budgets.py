@@ -136,7 +136,8 @@ def _count(report: Report, *prefixes: str, but: str = " ") -> int:
 
 def _indexer_gfx950(args: Any, launches: Sequence[Launch]) -> dict[str, float]:
     """Of the scan, by value of an index key (128 a key): vector instructions without matrix products, and reads of
-    the table and whatever else in LDS, both of 64 lanes. Of both kernels: bytes of global memory by key. The part of
+    the table and whatever else in LDS, both of 64 lanes. Of both kernels: these instructions, and bytes of global
+    memory by key. The part of
     the matrix products' columns that hold a query; accesses of scratch memory.
     """
     scan, merge = (launch.report for launch in launches)
@@ -145,6 +146,8 @@ def _indexer_gfx950(args: Any, launches: Sequence[Launch]) -> dict[str, float]:
     lanes = keys * 128 / 64
     return {
         "vector_instructions_a_value": _count(scan, "v_", but="v_mfma") / lanes,
+        "vector_instructions_a_value_of_the_call": sum(_count(one, "v_", but="v_mfma") for one in (scan, merge))
+        / lanes,
         "lds_reads_a_value": _count(scan, "ds_read") / lanes,
         "bytes_a_key": (scan.global_bytes_read + merge.global_bytes_read) / keys,
         "columns_used": 2 * keys * 128 * columns / sum(scan.matrix_flops.values()),
@@ -155,7 +158,14 @@ def _indexer_gfx950(args: Any, launches: Sequence[Launch]) -> dict[str, float]:
 OWN: dict[tuple[str, str], tuple[Callable[[Any, Sequence[Launch]], dict[str, float]], tuple[str, ...]]] = {
     ("gfx950", "indexer"): (
         _indexer_gfx950,
-        ("vector_instructions_a_value", "lds_reads_a_value", "bytes_a_key", "columns_used", "scratch_accesses"),
+        (
+            "vector_instructions_a_value",
+            "vector_instructions_a_value_of_the_call",
+            "lds_reads_a_value",
+            "bytes_a_key",
+            "columns_used",
+            "scratch_accesses",
+        ),
     ),
 }
 """By arch and op: what measures, and the names of its metrics."""
