@@ -1,6 +1,7 @@
 #include "execute.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -28,12 +29,32 @@ bool hidden_value(const std::string& kind, const LaunchShape& shape, std::uint64
     value = shape.grid[2] * shape.block[2] > 1 ? 3 : shape.grid[1] * shape.block[1] > 1 ? 2 : 1;
     return true;
   }
+  if (kind == "hidden_dynamic_lds_size") {
+    value = shape.dynamic_shared_memory;
+    return true;
+  }
   if (kind == "hidden_none") {
     value = 0;
     return true;
   }
   return false;
 }
+
+// The packet by which a launch is put into a queue, as the HSA standard lays it out (version 1.2, section 2.9.6).
+struct DispatchPacket {
+  std::uint16_t header = 2;  // a dispatch of a kernel
+  std::uint16_t dimensions = 3;
+  std::array<std::uint16_t, 3> workgroup{};
+  std::uint16_t reserved = 0;
+  std::array<std::uint32_t, 3> grid{};  // work-items
+  std::uint32_t private_segment_bytes = 0;
+  std::uint32_t group_segment_bytes = 0;
+  std::uint64_t kernel_object = 0;
+  std::uint64_t kernarg_address = 0;
+  std::uint64_t reserved_too = 0;
+  std::uint64_t completion_signal = 0;
+};
+static_assert(sizeof(DispatchPacket) == 64);
 
 std::uint64_t workgroups(const LaunchShape& shape) {
   return std::uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
@@ -65,7 +86,20 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
     }
   }
   kernarg.resize((kernarg.size() + 255) & ~std::size_t{63});  // loads of several dwords may go on behind the last one
+  const std::size_t packet_at = kernarg.size();
+  kernarg.resize(packet_at + sizeof(DispatchPacket));
   const auto address = reinterpret_cast<std::uint64_t>(kernarg.data());
+  DispatchPacket packet;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    packet.workgroup[axis] = static_cast<std::uint16_t>(shape.block[axis]);
+    packet.grid[axis] = shape.grid[axis] * shape.block[axis];
+  }
+  packet.private_segment_bytes = image.descriptor.private_segment_bytes;
+  packet.group_segment_bytes =
+      static_cast<std::uint32_t>(image.descriptor.group_segment_bytes + shape.dynamic_shared_memory);
+  packet.kernarg_address = address;
+  std::memcpy(&kernarg[packet_at], &packet, sizeof(packet));
+  kernel.set_dispatch_packet(address + packet_at);
   kernel.set_kernarg(address, kernarg.size());
   memory.push_back({address, kernarg.size(), false, "kernel arguments"});
 }

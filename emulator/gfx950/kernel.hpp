@@ -62,6 +62,8 @@ class Kernel : public emulator::Program {
   unsigned device() const { return device_; }
   std::uint64_t kernarg() const { return kernarg_; }
   std::size_t kernarg_bytes() const { return kernarg_bytes_; }
+  void set_dispatch_packet(std::uint64_t address) { dispatch_packet_ = address; }
+  std::uint64_t dispatch_packet() const { return dispatch_packet_; }
 
  private:
   KernelImage image_;
@@ -72,6 +74,7 @@ class Kernel : public emulator::Program {
   std::pair<unsigned, unsigned> rows_used_{1, kAccumulators};
   std::uint64_t kernarg_ = 0;
   std::size_t kernarg_bytes_ = 0;
+  std::uint64_t dispatch_packet_ = 0;
   AcceptedFaults accepted_;
   Coherence* coherence_ = nullptr;
   unsigned device_ = 0;

@@ -105,24 +105,19 @@ void Wave::start() {
     scalar_state_[at++] = 1;
   };
   unsigned at = 0;
-  const auto unsupported = [&](const char* what) {
-    throw Violation{FaultKind::kOutOfBounds, std::string("the kernel wants ") + what + ", which the emulator has not"};
+  const auto give_address = [&](std::uint64_t address) {
+    give(at, static_cast<std::uint32_t>(address));
+    give(at, static_cast<std::uint32_t>(address >> 32));
   };
+  // Compilers ask for more than they use. What is not here has no value: using it is a fault.
   const unsigned properties = descriptor.properties;
-  try {
-    if ((properties & 1) != 0) unsupported("a private segment buffer");
-    if ((properties & 2) != 0) unsupported("the dispatch packet");
-    if ((properties & 4) != 0) unsupported("the queue");
-    if ((properties & 8) != 0) {
-      give(at, static_cast<std::uint32_t>(kernel_.kernarg()));
-      give(at, static_cast<std::uint32_t>(kernel_.kernarg() >> 32));
-    }
-    if ((properties & 16) != 0) { give(at, 1); give(at, 0); }
-    if ((properties & 32) != 0) unsupported("a flat scratch base in registers");
-    if ((properties & 64) != 0) give(at, descriptor.private_segment_bytes);
-  } catch (const Violation& violation) {
-    throw Fault(violation, place());
-  }
+  if ((properties & 1) != 0) at += 4;  // private segment buffer
+  if ((properties & 2) != 0) give_address(kernel_.dispatch_packet());
+  if ((properties & 4) != 0) at += 2;  // queue
+  if ((properties & 8) != 0) give_address(kernel_.kernarg());
+  if ((properties & 16) != 0) give_address(1);  // dispatch id
+  if ((properties & 32) != 0) at += 2;          // base of flat scratch
+  if ((properties & 64) != 0) give(at, descriptor.private_segment_bytes);
   const unsigned preload = descriptor.preload & 0x7f;
   for (unsigned i = 0; i < preload; ++i) {
     std::uint32_t word;

@@ -16,18 +16,26 @@ from tests.emulator.gfx950.assembler import assemble
 NAME = "k"
 
 
-def descriptor(*, vgprs: int, accumulators_at: int, lds: int, scratch: int, kernarg: int, flush: bool) -> bytes:
-    """64 bytes: s[0:1] hold the address of the kernel arguments, s2, s3 and s4 the workgroup, v0 the work-item."""
+KERNEL_ARGUMENTS, DISPATCH_PACKET, QUEUE = 8, 2, 4
+"""Addresses that a kernel may want in its first scalar registers."""
+
+
+def descriptor(*, vgprs: int, accumulators_at: int, lds: int, scratch: int, kernarg: int, flush: bool,
+               wanted: int = KERNEL_ARGUMENTS) -> bytes:  # fmt: skip
+    """64 bytes: s[0:1] hold the address of the kernel arguments, s2, s3 and s4 the workgroup, v0 the work-item. If more
+    is wanted, the packet comes first, then the queue, the arguments and the workgroup."""
     made = bytearray(64)
     struct.pack_into("<IIIxxxxq", made, 0, lds, scratch, kernarg, 0)
     modes = (0xC0 if flush else 0xF0) | 1 << 9 | 1 << 11  # round to nearest, denormals; DX10_CLAMP, IEEE_MODE
-    struct.pack_into("<III", made, 44, accumulators_at // 4 - 1, vgprs // 8 - 1 | modes << 12, 2 << 1 | 7 << 7)
-    struct.pack_into("<H", made, 56, 8)
+    struct.pack_into(
+        "<III", made, 44, accumulators_at // 4 - 1, vgprs // 8 - 1 | modes << 12, wanted.bit_count() << 2 | 7 << 7
+    )
+    struct.pack_into("<H", made, 56, wanted)
     return bytes(made)
 
 
 def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds: int = 0, scratch: int = 0, flush: bool = False,
-                machine: int = 0x4F) -> bytes:  # fmt: skip
+                machine: int = 0x4F, wanted: int = KERNEL_ARGUMENTS) -> bytes:  # fmt: skip
     """A relocatable file with one kernel `k`."""
     code = assemble(text)
     names = ["", ".text", ".rodata", ".symtab", ".strtab", ".shstrtab"]
@@ -36,7 +44,9 @@ def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds:
     symbols += struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0, len(code))
     symbols += struct.pack("<IBBHQQ", 2 + len(NAME), 0x11, 0, 2, 0, 64)
     section_names = b"\0".join(name.encode() for name in names) + b"\0"
-    kd = descriptor(vgprs=vgprs, accumulators_at=accumulators_at, lds=lds, scratch=scratch, kernarg=64, flush=flush)
+    kd = descriptor(
+        vgprs=vgprs, accumulators_at=accumulators_at, lds=lds, scratch=scratch, kernarg=64, flush=flush, wanted=wanted
+    )
     parts = [b"", code, kd, symbols, strings, section_names]
     types = [0, 1, 1, 2, 3, 3]
     offset, headers, body = 64, b"", b""

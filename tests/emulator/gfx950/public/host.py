@@ -74,13 +74,8 @@ def _properties(*_: Any) -> Any:
 
 
 @contextmanager
-def cpu_as_gpu() -> Iterator[None]:
-    """Inside, torch shows one gfx950 whose memory is the CPU's, and FlyDSL launches on CPU tensors."""
-    from flydsl.compiler import jit_argument, jit_function
-    from flydsl.expr.typing import Stream
-
-    if _Stream not in jit_argument.JitArgumentRegistry.registry:
-        jit_argument.JitArgumentRegistry.register(_Stream)(Stream)
+def torch_on_gfx950() -> Iterator[None]:
+    """Inside, torch shows one gfx950 whose memory is the CPU's."""
     replaced = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -106,10 +101,21 @@ def cpu_as_gpu() -> Iterator[None]:
         for name, value in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(torch.version, "hip", "7.0"))
-        # FlyDSL takes CPU tensors for placeholders that it compiles for and does not launch with.
-        stack.enter_context(mock.patch.object(jit_function, "_is_compile_placeholder", lambda *_, **__: False))
         stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
         stack.enter_context(_OnCpu())
+        yield
+
+
+@contextmanager
+def cpu_as_gpu() -> Iterator[None]:
+    """The same, and FlyDSL launches on CPU tensors."""
+    from flydsl.compiler import jit_argument, jit_function
+    from flydsl.expr.typing import Stream
+
+    if _Stream not in jit_argument.JitArgumentRegistry.registry:
+        jit_argument.JitArgumentRegistry.register(_Stream)(Stream)
+    # FlyDSL takes CPU tensors for placeholders that it compiles for and does not launch with.
+    with mock.patch.object(jit_function, "_is_compile_placeholder", lambda *_, **__: False), torch_on_gfx950():
         yield
 
 
