@@ -35,6 +35,7 @@ enum class FaultKind {
   kWaitStates,   // too few instructions between two that the hardware does not keep apart (gfx950)
   kIllegal,      // an instruction that the hardware cannot execute in this state (gfx950)
   kGridWait,    // memory of an earlier launch used without griddepcontrol.wait
+  kTrap,        // the kernel itself ended the launch
   kLimit,       // more instructions than the launch may take
 };
 
@@ -65,6 +66,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kWaitStates: return "wait states";
     case FaultKind::kIllegal: return "illegal instruction";
     case FaultKind::kGridWait: return "missing grid wait";
+    case FaultKind::kTrap: return "trap";
     case FaultKind::kLimit: return "limit";
   }
   return "";

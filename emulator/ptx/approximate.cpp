@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "interpolation.hpp"
 #include "numbers.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -14,7 +15,6 @@ namespace {
 
 using std::int32_t, std::uint32_t;
 
-constexpr double kTurn = 6.283185307179586476925286766559;
 constexpr uint32_t kMantissa = 0x7fffff;
 // Neighbours differ by little more than a straight line does: of each 1,024 results the line, and of each result how
 // far above it is, 0 to 3. Found without a branch, so that the processor waits for the memory of many lanes at once.
@@ -82,6 +82,15 @@ float scaled(uint32_t bits, int32_t powers) {
   return moved < 1 << 23 ? 0.0F : bit_cast<float>(moved);
 }
 
+constexpr std::uint32_t kInfinity64 = 0x7ff00000, kLeastNormal64 = 0x00100000, kUpperNan64 = 0x7fffffff;
+constexpr int32_t kRebias = 1023 - 127;  // from fp32's exponents
+
+// A number's upper word with this many powers of two more; zero where that is no normal number.
+uint32_t moved64(uint32_t word, int32_t powers) {
+  const int32_t moved = static_cast<int32_t>(word) + powers * (1 << 20);
+  return moved < (1 << 20) ? 0 : static_cast<uint32_t>(moved);
+}
+
 }  // namespace
 
 void set_unit_table(const std::string& name, const std::string& bytes) {
@@ -146,9 +155,36 @@ void unit_ex2(const float* a, float* out) {
   }
 }
 
-float unit_lg2(float a) { return nearest(std::log2(double{flush(a)})); }
-float unit_sin(float turns) { return nearest(std::sin(double{flush(turns)} * kTurn)); }
-float unit_cos(float turns) { return nearest(std::cos(double{flush(turns)} * kTurn)); }
-float unit_tanh(float a) { return canonical(static_cast<float>(std::tanh(double{a}))); }
+float unit_lg2(float a) {
+  a = flush(a);
+  return is_ordinary(a) && a > 0 ? interpolated_lg2(a) : nearest(std::log2(double{a}));
+}
+float unit_sin(float turns) {
+  return std::isfinite(turns) ? interpolated_sin(flush(turns)) : bit_cast<float>(kNan32);
+}
+float unit_cos(float turns) {
+  return std::isfinite(turns) ? interpolated_cos(flush(turns)) : bit_cast<float>(kNan32);
+}
+float unit_tanh(float a) { return std::isnan(a) ? canonical(a) : interpolated_tanh(a); }
+
+// The upper words of fp64 numbers have 20 bits of mantissa, and the results are cut to as many.
+std::uint32_t unit_rcp64(std::uint32_t a) {
+  const std::uint32_t sign = a & 0x80000000U, magnitude = a & 0x7fffffffU;
+  if (magnitude > kInfinity64) return kUpperNan64;
+  if (magnitude == kInfinity64) return sign;
+  if (magnitude < kLeastNormal64) return sign | kInfinity64;
+  const auto power = static_cast<int32_t>(magnitude >> 20) - 1023;
+  return sign | moved64(rcp_values.at((magnitude & 0xfffff) << 3) >> 3, kRebias - power);
+}
+std::uint32_t unit_rsqrt64(std::uint32_t a) {
+  const std::uint32_t sign = a & 0x80000000U, magnitude = a & 0x7fffffffU;
+  if (magnitude > kInfinity64 || (sign != 0 && magnitude >= kLeastNormal64)) return kUpperNan64;
+  if (magnitude == kInfinity64) return 0;
+  if (magnitude < kLeastNormal64) return sign | kInfinity64;
+  const auto power = static_cast<int32_t>(magnitude >> 20) - 1023;
+  const int32_t odd = power & 1;
+  const std::uint32_t place = (magnitude & 0xfffff) << 3 | static_cast<std::uint32_t>(odd) << 23;
+  return moved64(rsqrt_values.at(place) >> 3, kRebias - (power - odd) / 2);
+}
 
 }  // namespace msa_ops::emulator::ptx

@@ -42,6 +42,7 @@ struct Form {
   //   A        address; its offset is the instruction's
   //   S G T    address in shared, global, tensor memory, with an offset of its own
   //   M3       [tensor map, {3 coordinates}]: the address, then the coordinates
+  //   s1 s2 s4 register of 4 bytes or a part of it, or 2 or 4 parts of it (selector.hpp); n1: a negative one too
   //   L        label                     4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
   //   ~4*8     registers whose use the handler checks itself
   //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`

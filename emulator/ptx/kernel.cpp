@@ -13,6 +13,7 @@
 #include "features.hpp"
 #include "opcodes.hpp"
 #include "parser.hpp"
+#include "selector.hpp"
 #include "special.hpp"
 #include "warp.hpp"
 
@@ -203,6 +204,7 @@ class Preparation {
       return;
     }
     if (letter == 'v') return add_vector(term, destination);
+    if (letter == 's' || letter == 'n') return add_part(spec, term, destination);
     const bool wider = letter == 'w';
     const char digit = wider ? spec[destination ? 2 : 1] : letter;
     const unsigned width =
@@ -218,6 +220,26 @@ class Preparation {
       else push(term.second[0], kPredicateWidth, false, true);
     } else if (!term.second.empty()) {
       fail("an operand of two parts");
+    }
+  }
+
+  // A register of 4 bytes or a part of it (s1), or 2 or 4 parts of it (s2, s4); n1 may be negative too.
+  void add_part(const std::string& spec, const Term& term, bool destination) {
+    const bool may_be_negative = spec[destination ? 1 : 0] == 'n';
+    const auto parts = static_cast<unsigned>(spec[destination ? 2 : 1] - '0');
+    Term whole = term;
+    whole.selector = 0;
+    push(whole, 4, false, destination);
+    made_.operands.back().addend = term.selector;
+    const Selector selector(made_.operands.back());
+    if (selector.negative && !may_be_negative) fail("a negative register");
+    if (selector.count == 0) return;
+    const bool one = parts == 1;
+    if (!one && selector.bits != 32 / parts) fail("parts of another size");
+    if (one || destination ? selector.count > parts : selector.count != parts) fail("another number of parts");
+    const unsigned end = one ? 32 / selector.bits : destination ? parts : 2 * parts;
+    for (unsigned at = 0; at < selector.count; ++at) {
+      if (selector.index(at) >= end) fail("a part that the register does not have");
     }
   }
 
@@ -329,6 +351,7 @@ class Preparation {
 
   void push(const Term& term, unsigned width, bool wider, bool destination) {
     if (term.negated && (destination || width != kPredicateWidth)) fail("`!`");
+    if (term.selector != 0) fail("a part of a register, or a negative one");
     switch (term.kind) {
       case Term::Kind::kRegister: {
         const Operand operand = register_operand(term, width, wider);

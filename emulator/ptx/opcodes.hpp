@@ -31,15 +31,18 @@ void add_wide_atomic_forms(Forms& forms);
 void add_warp_forms(Forms& forms);
 void add_control_forms(Forms& forms);
 void add_mma_forms(Forms& forms);
+void add_wmma_forms(Forms& forms);
 void add_matrix_move_forms(Forms& forms);
 void add_wgmma_forms(Forms& forms);
 void add_tensor_memory_forms(Forms& forms);
 void add_tcgen05_mma_forms(Forms& forms);
 void add_mbarrier_forms(Forms& forms);
 void add_async_forms(Forms& forms);
+void add_cache_forms(Forms& forms);
 void add_cluster_forms(Forms& forms);
 void add_tensor_forms(Forms& forms);
 void add_launch_forms(Forms& forms);
+void add_video_forms(Forms& forms);
 
 // All forms, by opcode ascending. `mov` of a vector has names of its own: "mov.b32 pack2", "mov.b32 unpack2".
 const Forms& all_forms();

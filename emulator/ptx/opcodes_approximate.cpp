@@ -80,6 +80,9 @@ void add_sixteen(Forms& forms, const std::string& opcode) {
   forms.push_back({opcode + "x2", "=4 4", unary<std::uint32_t, std::uint32_t, pair<function>>});
 }
 
+template <std::uint32_t (*function)(std::uint32_t)>
+std::uint64_t upper(std::uint64_t a) { return std::uint64_t{function(static_cast<std::uint32_t>(a >> 32))} << 32; }
+
 template <float (*function)(float)>
 void add(Forms& forms, const std::string& opcode) {
   forms.push_back({opcode, "=4 4", unary<float, float, function>});
@@ -103,6 +106,9 @@ void add_approximate_forms(Forms& forms) {
   forms.push_back({"ex2.approx.ftz.f32", "=4 4", ex2_flushed});
   add<sin<true>>(forms, "sin.approx.ftz.f32");
   add<cos<true>>(forms, "cos.approx.ftz.f32");
+  using D = std::uint64_t;
+  forms.push_back({"rcp.approx.ftz.f64", "=8 8", unary<D, D, upper<unit_rcp64>>});
+  forms.push_back({"rsqrt.approx.ftz.f64", "=8 8", unary<D, D, upper<unit_rsqrt64>>});
   using F = float;
   forms.push_back({"div.approx.f32", "=4 4 4", binary<F, F, F, div_approx<false>>});
   forms.push_back({"div.approx.ftz.f32", "=4 4 4", binary<F, F, F, div_approx<true>>});

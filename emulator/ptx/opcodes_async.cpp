@@ -398,8 +398,10 @@ void add_async_forms(Forms& forms) {
     if (shared) {
       forms.push_back({"cp.reduce.async.bulk.shared::cluster.shared" + landed + "." + name, "S S 4 S",
                        send_bulk<Operation>, MemorySpace::kCluster});
-      forms.push_back({"red.async.shared::cluster" + landed + "." + name, "S v S", store_async<Operation>,
-                       MemorySpace::kCluster, static_cast<std::uint8_t>(element)});
+      for (const char* space : {".shared::cluster", ""}) {  // the same, and left out
+        forms.push_back({std::string("red.async") + space + landed + "." + name, "S v S", store_async<Operation>,
+                         MemorySpace::kCluster, static_cast<std::uint8_t>(element)});
+      }
     }
     if (global) {
       forms.push_back({"cp.reduce.async.bulk.global.shared.bulk_group." + name, "G S 4 8?",
@@ -411,9 +413,11 @@ void add_async_forms(Forms& forms) {
     for (const unsigned count : {1U, 2U, 4U}) {
       if (element * count > 16) continue;
       const std::string vector = count == 1 ? "." : ".v" + std::to_string(count) + ".";
-      forms.push_back({"st.async.shared::cluster" + landed + vector + type, "S v S",
-                       store_async<NoReduction>, MemorySpace::kCluster, element,
-                       static_cast<std::uint8_t>(count)});
+      for (const char* space : {".shared::cluster", ""}) {
+        forms.push_back({std::string("st.async") + space + landed + vector + type, "S v S",
+                         store_async<NoReduction>, MemorySpace::kCluster, element,
+                         static_cast<std::uint8_t>(count)});
+      }
     }
   }
 }

@@ -114,7 +114,8 @@ void exchange_quad(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (!compares || old == warp.row<Quad>(i.operands[2])[lane]) {
       std::memcpy(place, &warp.row<Quad>(i.operands[compares ? 3 : 2])[lane], sizeof(Quad));
     }
-    if (memory == MemorySpace::kGlobal) {
+    std::uint64_t found = address;
+    if (memory == MemorySpace::kGlobal || (memory == MemorySpace::kGeneric && space_of(found) == MemorySpace::kGlobal)) {
       warp.count_read(sizeof(Quad));
       warp.count_written(sizeof(Quad));
     } else {
@@ -133,6 +134,8 @@ void add_wide_atomic_forms(Forms& forms) {
   add_small_vectors<float_from_bfloat, to_brain>(forms, "bf16");
   forms.push_back({"atom.global.exch.b128", "=q A q 8?", exchange_quad<false, MemorySpace::kGlobal>, MemorySpace::kGlobal});
   forms.push_back({"atom.global.cas.b128", "=q A q q 8?", exchange_quad<true, MemorySpace::kGlobal>, MemorySpace::kGlobal});
+  forms.push_back({"atom.exch.b128", "=q A q 8?", exchange_quad<false, MemorySpace::kGeneric>, MemorySpace::kGeneric});
+  forms.push_back({"atom.cas.b128", "=q A q q 8?", exchange_quad<true, MemorySpace::kGeneric>, MemorySpace::kGeneric});
   forms.push_back({"atom.shared.exch.b128", "=q A q", exchange_quad<false, MemorySpace::kShared>, MemorySpace::kShared});
   forms.push_back({"atom.shared.cas.b128", "=q A q q", exchange_quad<true, MemorySpace::kShared>, MemorySpace::kShared});
 }

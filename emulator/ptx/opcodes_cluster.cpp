@@ -1,4 +1,4 @@
-// Clusters of thread blocks, fences, and what the hardware is told about caches and registers.
+// Clusters of thread blocks, fences, and what the hardware is told about registers.
 #include <algorithm>
 #include <string>
 
@@ -75,10 +75,6 @@ void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {
   }
 }
 
-void policy(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  for_lanes(lanes, [&](unsigned lane) { warp.set_value(i.operands[0], lane, 0); });
-}
-
 }  // namespace
 
 void add_cluster_forms(Forms& forms) {
@@ -96,9 +92,9 @@ void add_cluster_forms(Forms& forms) {
   forms.push_back({"getctarank.shared::cluster.u32", "=4 4", rank_of_address<false>});
   forms.push_back({"getctarank.shared::cluster.u64", "=4 8", rank_of_address<false>});
   forms.push_back({"getctarank.u64", "=4 8", rank_of_address<true>});
-  for (const std::string order : {"acq_rel", "sc", "acquire", "release"}) {
-    for (const std::string scope : {"cta", "cluster", "gpu", "sys"}) {
-      forms.push_back({"fence." + order + "." + scope, "", fence});
+  for (const std::string order : {"", ".acq_rel", ".sc", ".acquire", ".release"}) {
+    for (const std::string scope : {".cta", ".cluster", ".gpu", ".sys"}) {
+      forms.push_back({"fence" + order + scope, "", fence});
     }
   }
   for (const std::string level : {"cta", "gl", "sys"}) forms.push_back({"membar." + level, "", fence});
@@ -111,6 +107,7 @@ void add_cluster_forms(Forms& forms) {
   }
   forms.push_back({"fence.proxy.async.global", "", nothing});
   forms.push_back({"fence.proxy.alias", "", nothing});
+  forms.push_back({"membar.proxy.alias", "", nothing});
   // PTX promises only that it covers initialisations.
   forms.push_back({"fence.mbarrier_init.release.cluster", "", fence});
   forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
@@ -118,18 +115,6 @@ void add_cluster_forms(Forms& forms) {
   forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers});
   forms.push_back({"setmaxnreg.dec.sync.aligned.u32", "4", set_registers});
   forms.push_back({"nanosleep.u32", "4", give_way});
-  for (const std::string what : {"prefetch.global.L1", "prefetch.global.L2", "prefetch.L1", "prefetch.L2",
-                                 "prefetchu.L1", "prefetch.global", "prefetch.tensormap",
-                                 "prefetch.param.tensormap", "prefetch.const.tensormap"}) {
-    forms.push_back({what, "A", nothing, MemorySpace::kGeneric});
-  }
-  for (const std::string first : {"evict_last", "evict_normal", "evict_first", "evict_unchanged"}) {
-    for (const std::string second : {"", ".L2::evict_first", ".L2::evict_unchanged"}) {
-      forms.push_back({"createpolicy.fractional.L2::" + first + second + ".b64", "=8 4?", policy});
-      forms.push_back(
-          {"createpolicy.range.global.L2::" + first + second + ".b64", "=8 A 4 4", policy, MemorySpace::kGlobal});
-    }
-  }
 }
 
 }  // namespace msa_ops::emulator::ptx

@@ -221,7 +221,7 @@ void add_set(Forms& forms, const SourceInfo& source, const Target& target, const
   for (const TestName& test : tests) {
     for (int join = 0; join < 4; ++join) {
       for (const bool ftz : {false, true}) {
-        if (ftz && !source.has_ftz) continue;
+        if (ftz && (!source.has_ftz || (target.result == Result::kBrain && source.source != Source::kBf16))) continue;
         const std::string opcode = std::string("set.") + test.name + kJoins[join] + (ftz ? ".ftz." : ".") +
                                    target.name + "." + source.name;
         const std::string operands = std::string("=") + target.width + " " + source.width + " " + source.width;
@@ -232,7 +232,11 @@ void add_set(Forms& forms, const SourceInfo& source, const Target& target, const
   }
 }
 
-constexpr Target kNumbers[] = {{Result::kOnes, "u32", "4"}, {Result::kOnes, "s32", "4"}, {Result::kFloat, "f32", "4"}};
+constexpr Target kNumbers[] = {{Result::kOnes, "u32", "4"},
+                               {Result::kOnes, "s32", "4"},
+                               {Result::kFloat, "f32", "4"},
+                               {Result::kHalf, "f16", "2"},
+                               {Result::kBrain, "bf16", "2"}};
 
 void add_integer_set(Forms& forms, const SourceInfo& source, bool is_signed, bool order) {
   for (const Target& target : kNumbers) {
@@ -319,6 +323,7 @@ void add_rare_compare_forms(Forms& forms) {
       const bool half = source.source == Source::kF16;
       const Target own = half ? Target{Result::kHalf, "f16", "2"} : Target{Result::kBrain, "bf16", "2"};
       add_set(forms, source, own, kFloatTests);
+      if (half) add_set(forms, source, {Result::kBrain, "bf16", "2"}, kFloatTests);
       add_set(forms, source, {Result::kOnes, "u16", "2"}, kFloatTests);
       add_set(forms, source, {Result::kOnes, "s16", "2"}, kFloatTests);
       add_set(forms, source, {Result::kOnes, "u32", "4"}, kFloatTests);
@@ -327,6 +332,8 @@ void add_rare_compare_forms(Forms& forms) {
       const bool half = source.source == Source::kF16x2;
       const Target own = half ? Target{Result::kHalfPair, "f16x2", "4"} : Target{Result::kBrainPair, "bf16x2", "4"};
       add_set(forms, source, own, kFloatTests);
+      add_set(forms, source, {Result::kOnes, "u32", "4"}, kFloatTests);
+      add_set(forms, source, {Result::kOnes, "s32", "4"}, kFloatTests);
     }
   }
   add_integer_set(forms, {Source::kU16, "b16", "2", false, false}, false, false);

@@ -11,6 +11,16 @@ void bra(PtxWarp& warp, const Instruction& i, Mask lanes) { warp.branch(i, lanes
 
 void ret(PtxWarp& warp, const Instruction&, Mask lanes) { warp.leave(lanes); }
 
+void trap(PtxWarp&, const Instruction&, Mask lanes) {
+  throw Violation{FaultKind::kTrap, "the kernel has executed `trap`", __builtin_ctz(lanes)};
+}
+void breakpoint(PtxWarp&, const Instruction&, Mask lanes) {
+  throw Violation{FaultKind::kTrap, "the kernel stops at `brkpt`, and there is no debugger", __builtin_ctz(lanes)};
+}
+
+// A sign to a profiler, of which there is none.
+void event(PtxWarp&, const Instruction&, Mask) {}
+
 std::uint32_t uniform(PtxWarp& warp, const Operand& operand, Mask lanes, const char* what) {
   const auto* values = warp.row<std::uint32_t>(operand);
   const std::uint32_t first = values[__builtin_ctz(lanes)];
@@ -84,7 +94,10 @@ void add_control_forms(Forms& forms) {
   for (const std::string opcode : {"bra", "bra.uni"}) {
     forms.push_back({opcode, "L", bra, MemorySpace::kNone, 0, 1, Form::Control::kBranch});
   }
-  for (const std::string opcode : {"ret", "exit"}) {
+  forms.push_back({"trap", "", trap});
+  forms.push_back({"brkpt", "", breakpoint});
+  for (const std::string opcode : {"pmevent", "pmevent.mask"}) forms.push_back({opcode, "4", event});
+  for (const std::string opcode : {"ret", "ret.uni", "exit"}) {
     forms.push_back({opcode, "", ret, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   }
   for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned",

@@ -236,6 +236,7 @@ void add_general_conversion_forms(Forms& forms) {
   for (const TypeInfo& to : kTypes) {
     for (const TypeInfo& from : kTypes) {
       if (&to != &from || to.format != nullptr) add_between(adder, to, from);
+      else adder.add({to, from}, "");  // a move, of no more bits than the type has
     }
   }
 }

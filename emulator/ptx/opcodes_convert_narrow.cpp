@@ -101,14 +101,11 @@ void widen_lanes(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 // d = {saturated a, saturated b} in halves; with c: in the low bytes, above them c's.
-template <typename To, bool merge>
+template <unsigned bits, bool is_signed, bool merge>
 void pack(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  using Limits = std::numeric_limits<To>;
-  constexpr unsigned bits = 8 * sizeof(To);
+  constexpr std::int32_t least = is_signed ? -(1 << (bits - 1)) : 0, greatest = (1 << (bits - is_signed)) - 1;
   const auto saturated = [](std::int32_t value) {
-    const std::int64_t wide = value;
-    const std::int64_t kept = wide < Limits::min() ? Limits::min() : wide > Limits::max() ? Limits::max() : wide;
-    return static_cast<uint32_t>(kept) & ((1U << bits) - 1);
+    return static_cast<uint32_t>(value < least ? least : value > greatest ? greatest : value) & ((1U << bits) - 1);
   };
   auto* out = warp.out<uint32_t>(i.operands[0]);
   const auto* a = warp.row<std::int32_t>(i.operands[1]);
@@ -304,10 +301,14 @@ void add_narrow_conversion_forms(Forms& forms) {
   add_ue5m3<Rounding::kNearestEven>(forms, "rn");
   add_ue5m3<Rounding::kTowardZero>(forms, "rz");
   add_ue5m3<Rounding::kUp>(forms, "rp");
-  forms.push_back({"cvt.pack.sat.s16.s32", "=4 4 4", pack<std::int16_t, false>});
-  forms.push_back({"cvt.pack.sat.u16.s32", "=4 4 4", pack<std::uint16_t, false>});
-  forms.push_back({"cvt.pack.sat.s8.s32.b32", "=4 4 4 4", pack<std::int8_t, true>});
-  forms.push_back({"cvt.pack.sat.u8.s32.b32", "=4 4 4 4", pack<std::uint8_t, true>});
+  forms.push_back({"cvt.pack.sat.s16.s32", "=4 4 4", pack<16, true, false>});
+  forms.push_back({"cvt.pack.sat.u16.s32", "=4 4 4", pack<16, false, false>});
+  forms.push_back({"cvt.pack.sat.s8.s32.b32", "=4 4 4 4", pack<8, true, true>});
+  forms.push_back({"cvt.pack.sat.u8.s32.b32", "=4 4 4 4", pack<8, false, true>});
+  forms.push_back({"cvt.pack.sat.s4.s32.b32", "=4 4 4 4", pack<4, true, true>});
+  forms.push_back({"cvt.pack.sat.u4.s32.b32", "=4 4 4 4", pack<4, false, true>});
+  forms.push_back({"cvt.pack.sat.s2.s32.b32", "=4 4 4 4", pack<2, true, true>});
+  forms.push_back({"cvt.pack.sat.u2.s32.b32", "=4 4 4 4", pack<2, false, true>});
 }
 
 }  // namespace msa_ops::emulator::ptx

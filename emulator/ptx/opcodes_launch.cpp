@@ -130,12 +130,17 @@ void move(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 template <MemorySpace space>
+bool is_global(std::uint64_t address) {
+  return space == MemorySpace::kGeneric ? space_of(address) == MemorySpace::kGlobal : space == MemorySpace::kGlobal;
+}
+
+template <MemorySpace space>
 void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   auto* out = warp.out<Quad>(i.operands[0]);
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint64_t address = address_of(warp, i.operands[1], lane, i.offset, space);
     std::memcpy(&out[lane], access<Use::kRead>(warp, i, address, sizeof(Quad), space, lane), sizeof(Quad));
-    if (space == MemorySpace::kGlobal) warp.count_read(sizeof(Quad));
+    if (is_global<space>(address)) warp.count_read(sizeof(Quad));
   });
 }
 
@@ -145,8 +150,15 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, space);
     std::memcpy(access<Use::kWrite>(warp, i, address, sizeof(Quad), space, lane), &in[lane], sizeof(Quad));
-    if (space == MemorySpace::kGlobal) warp.count_written(sizeof(Quad));
+    if (is_global<space>(address)) warp.count_written(sizeof(Quad));
   });
+}
+
+template <MemorySpace space>
+void add_quad_accesses(Forms& forms, const std::string& name) {
+  const std::string hint = space == MemorySpace::kGlobal || space == MemorySpace::kGeneric ? " 8?" : "";
+  forms.push_back({"ld" + name + ".b128", "=q A" + hint, load<space>, space});
+  forms.push_back({"st" + name + ".b128", "A q" + hint, store<space>, space});
 }
 
 }  // namespace
@@ -166,10 +178,12 @@ void add_launch_forms(Forms& forms) {
   forms.push_back({"mov.b128", "=q q", move});
   forms.push_back({"mov.b128 pack2", "=q 8,8", pack});
   forms.push_back({"mov.b128 unpack2", "=8,8 q", unpack});
-  forms.push_back({"ld.global.b128", "=q A 8?", load<MemorySpace::kGlobal>, MemorySpace::kGlobal});
-  forms.push_back({"ld.shared.b128", "=q A", load<MemorySpace::kShared>, MemorySpace::kShared});
-  forms.push_back({"st.global.b128", "A q 8?", store<MemorySpace::kGlobal>, MemorySpace::kGlobal});
-  forms.push_back({"st.shared.b128", "A q", store<MemorySpace::kShared>, MemorySpace::kShared});
+  add_quad_accesses<MemorySpace::kGlobal>(forms, ".global");
+  add_quad_accesses<MemorySpace::kGeneric>(forms, "");
+  add_quad_accesses<MemorySpace::kShared>(forms, ".shared");
+  add_quad_accesses<MemorySpace::kCluster>(forms, ".shared::cluster");
+  add_quad_accesses<MemorySpace::kLocal>(forms, ".local");
+  forms.push_back({"ld.const.b128", "=q A", load<MemorySpace::kConstant>, MemorySpace::kConstant});
 }
 
 }  // namespace msa_ops::emulator::ptx

@@ -3,7 +3,9 @@
 // Lane 4 r + c of a fragment holds elements 2 c and 2 c + 1 of row r, or with .trans of column r.
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "addresses.hpp"
 #include "aligned.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
@@ -14,8 +16,12 @@ namespace {
 constexpr unsigned kRowBytes = 16;
 
 // Addresses of `rows` rows of 16 bytes; lane l of the warp gives that of row l.
-std::uint64_t row_address(PtxWarp& warp, const Operand& base, unsigned row) {
-  return (warp.value(base, row) + base.addend) & 0xffffffffU;
+std::uint64_t row_address(PtxWarp& warp, const Instruction& i, const Operand& base, unsigned row) {
+  std::uint64_t address = warp.value(base, row) + base.addend;
+  if (i.form->memory == MemorySpace::kGeneric) {
+    return shared_place(warp, address, MemorySpace::kGeneric, row).address;
+  }
+  return address & 0xffffffffU;
 }
 
 void check_row(std::uint64_t address, unsigned lane) {
@@ -26,9 +32,9 @@ void check_row(std::uint64_t address, unsigned lane) {
 }
 
 // The rows of 8 x 8 matrices and the like are read or written eight at a time.
-void count_rows(PtxWarp& warp, const Operand& base, unsigned count, std::size_t bytes, bool write) {
+void count_rows(PtxWarp& warp, const Instruction& i, const Operand& base, unsigned count, std::size_t bytes, bool write) {
   std::uint64_t addresses[kLanes] = {};
-  for (unsigned row = 0; row < count; ++row) addresses[row] = row_address(warp, base, row);
+  for (unsigned row = 0; row < count; ++row) addresses[row] = row_address(warp, i, base, row);
   const Mask lanes = count == kLanes ? kAllLanes : (Mask{1} << count) - 1;
   warp.count_shared_request(addresses, kRowBytes, lanes);
   warp.count_bytes(PtxWarp::Space::kShared, write, count * bytes);
@@ -40,10 +46,10 @@ void load_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   std::uint16_t rows[count * 8][8];
   for (unsigned row = 0; row < count * 8; ++row) {
-    const std::uint64_t address = row_address(warp, i.operands[count], row);
+    const std::uint64_t address = row_address(warp, i, i.operands[count], row);
     std::memcpy(rows[row], warp.block().shared().read(address, kRowBytes, static_cast<int>(row)), kRowBytes);
   }
-  count_rows(warp, i.operands[count], count * 8, kRowBytes, false);
+  count_rows(warp, i, i.operands[count], count * 8, kRowBytes, false);
   for (unsigned matrix = 0; matrix < count; ++matrix) {
     auto* out = warp.out<std::uint32_t>(i.operands[matrix]);
     const auto& from = &rows[matrix * 8];
@@ -60,7 +66,7 @@ template <unsigned count, bool transpose>
 void store_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   for (unsigned row = 0; row < count * 8; ++row) {
-    const std::uint64_t address = row_address(warp, i.operands[0], row);
+    const std::uint64_t address = row_address(warp, i, i.operands[0], row);
     std::uint16_t elements[8];
     const auto* values = warp.row<std::uint32_t>(i.operands[1 + row / 8]);
     for (unsigned column = 0; column < 8; ++column) {
@@ -69,7 +75,7 @@ void store_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     std::memcpy(warp.block().shared().write(address, kRowBytes, static_cast<int>(row)), elements, kRowBytes);
   }
-  count_rows(warp, i.operands[0], count * 8, kRowBytes, true);
+  count_rows(warp, i, i.operands[0], count * 8, kRowBytes, true);
 }
 
 void move_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -107,10 +113,10 @@ void unpack(const unsigned char* from, unsigned char* to) {
 }
 
 template <Packing packing>
-void load_rows(PtxWarp& warp, const Operand& base, unsigned count, unsigned char (*rows)[16]) {
+void load_rows(PtxWarp& warp, const Instruction& i, const Operand& base, unsigned count, unsigned char (*rows)[16]) {
   constexpr unsigned kWords = packing == Packing::kBytes ? 4 : packing == Packing::kSix ? 3 : 2;  // the others pad
   for (unsigned row = 0; row < count; ++row) {
-    const std::uint64_t address = row_address(warp, base, row);
+    const std::uint64_t address = row_address(warp, i, base, row);
     check_row(address, row);
     unsigned char packed[kRowBytes] = {};
     for (unsigned word = 0; word < kWords; ++word) {
@@ -118,7 +124,7 @@ void load_rows(PtxWarp& warp, const Operand& base, unsigned count, unsigned char
     }
     unpack<packing>(packed, rows[row]);
   }
-  count_rows(warp, base, count, kWords * 4, false);
+  count_rows(warp, i, base, count, kWords * 4, false);
 }
 
 // m8n16: lane 4 r + c holds elements 4 c ... 4 c + 3 of row r.
@@ -126,7 +132,7 @@ template <unsigned count, Packing packing>
 void load_8(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   unsigned char rows[count * 8][16];
-  load_rows<packing>(warp, i.operands[count], count * 8, rows);
+  load_rows<packing>(warp, i, i.operands[count], count * 8, rows);
   for (unsigned matrix = 0; matrix < count; ++matrix) {
     auto* out = warp.out<std::uint32_t>(i.operands[matrix]);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -140,7 +146,7 @@ template <unsigned count, Packing packing>
 void load_8_transposed(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
   unsigned char rows[count * 16][16];
-  load_rows<packing>(warp, i.operands[2 * count], count * 16, rows);
+  load_rows<packing>(warp, i, i.operands[2 * count], count * 16, rows);
   for (unsigned r = 0; r < 2 * count; ++r) {
     auto* out = warp.out<std::uint32_t>(i.operands[r]);
     for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -163,20 +169,23 @@ void store_8(PtxWarp& warp, const Instruction& i, Mask lanes) {
       const unsigned lane = at % 8 * 4 + row % 8 / 2, byte = at / 8 * 2 + row % 2;
       bytes[at] = static_cast<unsigned char>(values[lane] >> (8 * byte));
     }
-    const std::uint64_t address = row_address(warp, i.operands[0], row);
+    const std::uint64_t address = row_address(warp, i, i.operands[0], row);
     std::memcpy(warp.block().shared().write(address, kRowBytes, static_cast<int>(row)), bytes, kRowBytes);
   }
-  count_rows(warp, i.operands[0], count * 8, kRowBytes, true);
+  count_rows(warp, i, i.operands[0], count * 8, kRowBytes, true);
 }
 
 template <unsigned count>
 void add_16(Forms& forms) {
   const std::string number = std::to_string(count), registers = "4*" + number;
   const std::string load = "ldmatrix.sync.aligned.m8n8.x" + number, store = "stmatrix.sync.aligned.m8n8.x" + number;
-  forms.push_back({load + ".shared.b16", "=" + registers + " S", load_16<count, false>});
-  forms.push_back({load + ".trans.shared.b16", "=" + registers + " S", load_16<count, true>});
-  forms.push_back({store + ".shared.b16", "S " + registers, store_16<count, false>});
-  forms.push_back({store + ".trans.shared.b16", "S " + registers, store_16<count, true>});
+  for (const auto& [space, memory] : {std::pair<std::string, MemorySpace>{".shared", MemorySpace::kShared},
+                                      {"", MemorySpace::kGeneric}}) {
+    forms.push_back({load + space + ".b16", "=" + registers + " S", load_16<count, false>, memory});
+    forms.push_back({load + ".trans" + space + ".b16", "=" + registers + " S", load_16<count, true>, memory});
+    forms.push_back({store + space + ".b16", "S " + registers, store_16<count, false>, memory});
+    forms.push_back({store + ".trans" + space + ".b16", "S " + registers, store_16<count, true>, memory});
+  }
 }
 
 template <unsigned count>

@@ -82,16 +82,28 @@ std::uint64_t to_generic(std::uint64_t address) { return window + (address & 0xf
 template <std::uint64_t window>
 std::uint64_t from_generic(std::uint64_t address) { return address - window; }
 
+// Constants and parameters have generic addresses among those of global memory, of which only the constants do not count.
+MemorySpace read_only_space(const Kernel& kernel, std::uint64_t address) {
+  const auto parameters = reinterpret_cast<std::uint64_t>(kernel.parameter_bytes().data());
+  if (address - parameters < kernel.parameter_bytes().count) return MemorySpace::kParameter;
+  for (const Allocation& variable : kernel.variables()) {
+    if (!variable.writable && address - variable.address < variable.bytes) return MemorySpace::kConstant;
+  }
+  return MemorySpace::kGlobal;
+}
+
 template <MemorySpace wanted>
 void is_space(PtxWarp& warp, const Instruction& i, Mask lanes) {
   Mask result = 0;
   for_lanes(lanes, [&](unsigned lane) {
     std::uint64_t address = warp.value(i.operands[1], lane);
     MemorySpace space = space_of(address);
+    if (space == MemorySpace::kGlobal) space = read_only_space(warp.kernel(), address);
     if (wanted == MemorySpace::kShared && space == MemorySpace::kCluster) {
       space = warp.block().shared().holds(address) ? MemorySpace::kShared : MemorySpace::kCluster;
     }
-    result |= static_cast<Mask>(space == wanted) << lane;
+    const bool global = wanted == MemorySpace::kGlobal && space == MemorySpace::kParameter;
+    result |= static_cast<Mask>(space == wanted || global) << lane;
   });
   warp.set_predicate(i.operands[0], result, lanes);
 }
@@ -129,7 +141,7 @@ void add_move_forms(Forms& forms) {
   add_vector_moves<std::uint32_t, 4>(forms, {"b32", "u32", "s32", "f32"});
   add_vector_moves<std::uint64_t, 2>(forms, {"b64", "u64", "s64", "f64"});
   // Generic addresses of global memory are its addresses.
-  for (const std::string space : {"global", "const", "param"}) {
+  for (const std::string space : {"global", "const", "param", "param::entry"}) {
     for (const std::string direction : {"", "to."}) {
       forms.push_back({"cvta." + direction + space + ".u64", "=8 8",
                        unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
@@ -143,6 +155,9 @@ void add_move_forms(Forms& forms) {
   forms.push_back({"cvta.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, to_generic<kLocalWindow>>});
   forms.push_back({"cvta.to.local.u64", "=8 8", unary<std::uint64_t, std::uint64_t, from_generic<kLocalWindow>>});
   forms.push_back({"isspacep.global", "=p 8", is_space<MemorySpace::kGlobal>});
+  forms.push_back({"isspacep.const", "=p 8", is_space<MemorySpace::kConstant>});
+  forms.push_back({"isspacep.param", "=p 8", is_space<MemorySpace::kParameter>});
+  forms.push_back({"isspacep.param::entry", "=p 8", is_space<MemorySpace::kParameter>});
   forms.push_back({"isspacep.local", "=p 8", is_space<MemorySpace::kLocal>});
   forms.push_back({"isspacep.shared", "=p 8", is_space<MemorySpace::kShared>});
   forms.push_back({"isspacep.shared::cta", "=p 8", is_space<MemorySpace::kShared>});

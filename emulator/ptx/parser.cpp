@@ -7,6 +7,7 @@
 
 #include "error.hpp"
 #include "lexer.hpp"
+#include "selector.hpp"
 #include "versions.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -377,9 +378,29 @@ class Parser {
     }
     const bool negative = accept('-');
     if (peek().kind == Token::Kind::kNumber) return number(negative);
-    if (negative) fail("a number");
+    Term made = name();
+    if (negative && made.kind != Term::Kind::kRegister) fail("a number");
+    if (negative) made.selector |= Selector::negative_bit();
+    return made;
+  }
+
+  // A register, one with a selector of its parts, or another name.
+  Term name() {
     Term made;
     made.name = word("an operand");
+    if (find_register(made)) return made;
+    const std::size_t dot = made.name.rfind('.');
+    if (dot == std::string::npos) return made;
+    const auto selector = selector_of(std::string_view(made.name).substr(dot + 1));
+    if (!selector) return made;
+    Term whole;
+    whole.name = made.name.substr(0, dot);
+    if (!find_register(whole) || whole.kind != Term::Kind::kRegister) return made;
+    whole.selector = selector->packed();
+    return whole;
+  }
+
+  bool find_register(Term& made) const {
     for (std::size_t scope = names_.size(); scope-- > 0;) {
       if (const auto vector = vectors_[scope].find(made.name); vector != vectors_[scope].end()) {
         made.kind = Term::Kind::kVector;
@@ -397,7 +418,7 @@ class Parser {
       made.index = found->second;
       break;
     }
-    return made;
+    return made.kind != Term::Kind::kName;
   }
 
   Term number(bool negative) {

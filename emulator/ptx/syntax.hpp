@@ -33,6 +33,7 @@ struct Term {
   bool negated = false;       // !p
   std::vector<Term> terms{};  // kVector: elements; kAddress: the base, or nothing
   std::vector<Term> second{};  // p|q: q
+  std::uint32_t selector = 0;  // kRegister: Selector::packed() of r.b0, -r and the like
 };
 
 struct Statement {

@@ -65,7 +65,8 @@ def test_circle(name: str, ftz: str) -> None:
     a = inputs(2.0**-126, 6.28)
     a = np.concatenate([a, -a])
     exact = getattr(np, name)(a.astype(np.float64))
-    assert np.abs(result(f"{name}.approx{ftz}", a) - exact).max() <= 2.0**-20.5
+    # The manual says 2^-20.5; the chip's cosine, which these bits are, is off by 2^-20.46 at 4.8984184.
+    assert np.abs(result(f"{name}.approx{ftz}", a) - exact).max() <= 2.0**-20.4
 
 
 def test_without_ftz_subnormal_numbers_count() -> None:

@@ -81,6 +81,13 @@ def test_sixteen_bits(name: str, type_: str, form: Format, pairs: bool, count: i
     np.testing.assert_array_equal(old, start)
 
 
+@pytest.mark.parametrize("order", ["v2.f16.add.noftz", "v2.add.noftz.f16", "add.v2.noftz.f16", "add.noftz.v2.f16"])
+def test_vector_and_type_may_stand_before_the_operation(order: str) -> None:
+    memory = np.array([1, 2, 3, 4], np.float16)
+    run(f"mov.b16 %h1, 0x3C00;\nred.global.{order} [%rd0], {{%h1, %h1}};", memory, threads=1)
+    assert memory.tolist() == [2, 3, 3, 4]
+
+
 def test_eight_at_once() -> None:
     start, operand = (RNG.integers(0, 2**16, 256, dtype=np.uint16) for _ in range(2))
     memory = start.copy()

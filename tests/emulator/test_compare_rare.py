@@ -67,11 +67,12 @@ def test_flushing() -> None:
 
 
 ONES = {"u32": ("uint32", 2**32 - 1), "s32": ("uint32", 2**32 - 1), "f32": ("uint32", 0x3F800000)}
+SIXTEEN = {"f16": ("uint16", 0x3C00), "bf16": ("uint16", 0x3F80)}
 ONES_OF = {
-    "f16": {"u16": ("uint16", 0xFFFF), "s16": ("uint16", 0xFFFF), "f16": ("uint16", 0x3C00)},
-    "bf16": {"u16": ("uint16", 0xFFFF), "s16": ("uint16", 0xFFFF), "bf16": ("uint16", 0x3F80)},
-    "f32": {"f32": ONES["f32"]},
-    "f64": {"f32": ONES["f32"]},
+    "f16": {"u16": ("uint16", 0xFFFF), "s16": ("uint16", 0xFFFF), **SIXTEEN},
+    "bf16": {"u16": ("uint16", 0xFFFF), "s16": ("uint16", 0xFFFF), "bf16": SIXTEEN["bf16"]},
+    "f32": {"f32": ONES["f32"], **SIXTEEN},
+    "f64": {"f32": ONES["f32"], **SIXTEEN},
 }
 
 
@@ -93,6 +94,8 @@ def test_set_of_pairs(type_: str, one: int) -> None:
     for name, value in comparisons_of(x, y).items():
         got = apply(f"set.{name}.{type_}x2.{type_}x2 D, A, B", "uint32", a.view(np.uint32), b.view(np.uint32))
         np.testing.assert_array_equal(got.view(np.uint16), value * np.uint16(one), name)
+        got = apply(f"set.{name}.u32.{type_}x2 D, A, B", "uint32", a.view(np.uint32), b.view(np.uint32))
+        np.testing.assert_array_equal(got.view(np.uint16), value * np.uint16(0xFFFF), name)
 
 
 @pytest.mark.parametrize("type_", ["s16", "u16", "s32", "u32", "s64", "u64", "b32"])
@@ -106,9 +109,9 @@ def test_set_of_integers(type_: str) -> None:
     if type_[0] == "u":
         names |= {"lo": a < b, "ls": a <= b, "hi": a > b, "hs": a >= b}
     for name, value in names.items():
-        for to, (out, one) in ONES.items():
+        for to, (out, one) in (ONES | SIXTEEN).items():
             got = apply(f"set.{name}.{to}.{type_} D, A, B", out, a, b)
-            np.testing.assert_array_equal(got, value * np.uint32(one), name)
+            np.testing.assert_array_equal(got, value * np.dtype(out).type(one), name)
 
 
 @pytest.mark.parametrize("type_", ["f32", "f64"])

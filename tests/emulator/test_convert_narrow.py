@@ -99,17 +99,18 @@ def test_tf32(modifiers: str) -> None:
     assert TF32.infinity
 
 
-@pytest.mark.parametrize("type_", ["s16", "u16", "s8", "u8"])
+@pytest.mark.parametrize("type_", ["s16", "u16", "s8", "u8", "s4", "u4", "s2", "u2"])
 def test_pack(type_: str) -> None:
     rng = np.random.default_rng(12)
-    a, b = (rng.integers(-70_000, 70_000, 500).astype(np.int32) >> rng.integers(0, 12, 500) for _ in range(2))
-    info = np.iinfo(f"{'int' if type_[0] == 's' else 'uint'}{type_[1:]}")
-    x, y = (np.clip(v, info.min, info.max).astype(np.int64) & (2**info.bits - 1) for v in (a, b))
+    a, b = (rng.integers(-70_000, 70_000, 500).astype(np.int32) >> rng.integers(0, 16, 500) for _ in range(2))
+    bits = int(type_[1:])
+    least, greatest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if type_[0] == "s" else (0, 2**bits - 1)
+    x, y = (np.clip(v, least, greatest).astype(np.int64) & (2**bits - 1) for v in (a, b))
     a, b = a.astype(np.int32), b.astype(np.int32)
-    if info.bits == 16:
+    if bits == 16:
         got = apply(f"cvt.pack.sat.{type_}.s32 D, A, B", "uint32", a, b)
         np.testing.assert_array_equal(got, x << 16 | y)
     else:
         c = rng.integers(0, 2**32, 500, dtype=np.uint32)
         got = apply(f"cvt.pack.sat.{type_}.s32.b32 D, A, B, C", "uint32", a, b, c)
-        np.testing.assert_array_equal(got, (c.astype(np.int64) << 16 & 0xFFFF0000) | x << 8 | y)
+        np.testing.assert_array_equal(got, (c.astype(np.int64) << 2 * bits & 0xFFFFFFFF) | x << bits | y)

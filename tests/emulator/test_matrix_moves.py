@@ -66,6 +66,22 @@ def test_ldmatrix_of_halves(count: int, transpose: bool, space: str) -> None:
         np.testing.assert_array_equal(out[i].view(np.uint16).reshape(32, 2), matrix.reshape(32, 2))
 
 
+def test_generic_addresses() -> None:
+    memory, order = memory_and_order()
+    wanted = loaded("ldmatrix.sync.aligned.m8n8.x4.shared.b16", 4, memory, order)
+    out = np.zeros((4, 32), np.uint32)
+    body = FILL + addresses(order) + "cvt.u64.u32 %rd3, %r1; cvta.shared.u64 %rd3, %rd3;\n"
+    body += "ldmatrix.sync.aligned.m8n8.x4.b16 {%r16, %r17, %r18, %r19}, [%rd3];\nbar.sync 0;\n"
+    body += "stmatrix.sync.aligned.m8n8.x4.b16 [%rd3], {%r16, %r17, %r18, %r19};\nbar.sync 0;\n"
+    body += "ldmatrix.sync.aligned.m8n8.x4.b16 {%r16, %r17, %r18, %r19}, [%rd3];\n"
+    body += "shl.b64 %rd22, %rd15, 2; add.s64 %rd22, %rd22, %rd2;\n"
+    body += "".join(f"st.global.b32 [%rd22+{128 * i}], %r{16 + i};\n" for i in range(4))
+    run(body, memory, order.astype(np.int32), out, declarations=BUFFER)
+    np.testing.assert_array_equal(out, wanted)
+    with pytest.raises(EmulatorFault, match="not one of shared memory"):
+        run("ldmatrix.sync.aligned.m8n8.x1.b16 {%r16}, [%rd0];", memory)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("bits", [6, 4])
 def test_ldmatrix_that_unpacks(count: int, bits: int) -> None:

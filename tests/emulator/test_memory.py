@@ -186,3 +186,40 @@ def test_addresses_inside_data_and_strided_tensors() -> None:
     assert base[0] == 62
     with pytest.raises(RuntimeError, match="out of bounds"):
         run_ptx(text.replace("+248", "+252"), "k", 1, 1, [table], tensors={"view": view})
+
+
+def test_kinds_of_generic_addresses() -> None:
+    """Parameters count as global memory too, as in the chip's code for isspacep; constants do not."""
+    out = np.zeros(32, np.uint32)
+    body = ["mov.u64 %rd1, c;", "cvta.const.u64 %rd1, %rd1;", "mov.u64 %rd2, p0;", "cvta.param::entry.u64 %rd2, %rd2;",
+            "mov.u64 %rd3, g;", "cvta.global.u64 %rd3, %rd3;", "mov.u32 %r5, 0;"]  # fmt: skip
+    for register in (1, 2, 3):
+        for space in ("const", "param", "param::entry", "global", "shared", "local"):
+            body += [f"isspacep.{space} %p1, %rd{register};", "selp.b32 %r6, 1, 0, %p1;", "shl.b32 %r5, %r5, 1;",
+                     "or.b32 %r5, %r5, %r6;"]  # fmt: skip
+    body.append("st.global.b32 [%rd0], %r5;")
+    run("\n".join(body), out, declarations=".const .b32 c[4] = {1, 2, 3, 4};\n.global .b32 g[4];")
+    assert f"{out[0]:018b}" == "100000" + "011100" + "000100"
+
+
+def test_ldu_loads() -> None:
+    data, out = np.arange(8, dtype=np.uint32), np.zeros(2, np.uint32)
+    run("ldu.global.v2.u32 {%r1, %r2}, [%rd0+8]; ldu.b32 %r3, [%rd0+20];\nadd.u32 %r1, %r1, %r2;"
+        "st.global.u32 [%rd1], %r1; st.global.u32 [%rd1+4], %r3;", data, out)  # fmt: skip
+    assert out.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("space", ["local", "shared", "shared::cluster", ""])
+def test_sixteen_bytes_at_once(space: str) -> None:
+    raw = np.zeros(68, np.uint64)
+    data = raw[(-raw.ctypes.data % 16) // 8 :][:66]
+    data[:2] = 0x1122334455667788, 0x99AABBCCDDEEFF00
+    declared = ".shared .align 16 .b8 s[16];" if "shared" in space else ""
+    local = ".local .align 16 .b8 s[16];\n" if space == "local" else ""
+    address = "[%r1]" if space else "[%rd4]"
+    load = "add.u64 %rd4, %rd0, 16;" if not space else "mov.u32 %r1, s;"
+    dot = f".{space}" if space else ""
+    run(f"{local}.reg .b128 %q<2>;\nsetp.ne.u32 %p0, %r0, 0;\n@%p0 exit;\n{load}\nld.global.b128 %q0, [%rd0];\n"
+        f"st{dot}.b128 {address}, %q0;\nld{dot}.b128 %q1, {address};\nst.global.b128 [%rd0+32], %q1;", data,
+        declarations=declared)  # fmt: skip
+    np.testing.assert_array_equal(data[4:6], data[:2])

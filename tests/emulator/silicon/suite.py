@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 OPERANDS = re.compile(r"(=?)(p|w?[248])(\|p\?|\|p)?(\??)$")
+PARTS = re.compile(r"(=?)[sn]([124])$")
+"""Operands of video instructions: a register, or parts of it."""
 ELSEWHERE = frozenset(
     "activemask bar barrier bra call cp elect exit griddepcontrol membar ret wgmma mma mapa "
     "getctarank isspacep cvta ld st atom red fence prefetch mbarrier setmaxnreg createpolicy ldmatrix stmatrix "
@@ -68,8 +70,11 @@ LEFT_OUT = {"fns": {2: 1 << 31}}
 REGISTER = {"p": "%p", "2": "%h", "4": "%r", "8": "%d"}
 
 
-def program(opcode: str, form: str) -> Program | None:
-    """None for an instruction that is not of this kind, or whose operands are immediate numbers."""
+def program(opcode: str, form: str, parts: tuple[str, ...] = ()) -> Program | None:
+    """None for an instruction that is not of this kind, or whose operands are immediate numbers.
+
+    parts: what is added to each operand, such as ".b1", or "-" for a negative one.
+    """
     name = opcode.split(" ")[0]
     operands = _operands(form)
     if (
@@ -79,6 +84,8 @@ def program(opcode: str, form: str) -> Program | None:
         or not any(o.destination for o in operands)
     ):
         return None
+    if parts:
+        opcode = f"{name} {','.join(parts)}".replace("-", "minus")
     body: list[str] = []
     inputs: list[int] = []
     outputs: list[int] = []
@@ -98,7 +105,8 @@ def program(opcode: str, form: str) -> Program | None:
         else:
             body += _load(register, operand.kind, len(inputs))
             inputs.append(int(operand.kind) if operand.kind != "p" else 4)
-        words.append(register)
+        part = parts[place] if parts else ""
+        words.append(f"-{register}" if part == "-" else register + part)
     if name.startswith(CARRIES):
         body += [*_load("%r20", "4", len(inputs)), "add.cc.u32 %r20, %r20, 0x80000000;"]
         inputs.append(4)
@@ -149,9 +157,44 @@ def programs() -> Iterator[Program]:
     from msa_ops import _C
 
     for opcode, form in _C.emulated_forms():
-        made = program(opcode, form)
-        if made is not None and _C.target_has(TARGET, opcode):
+        if not _C.target_has(TARGET, opcode):
+            continue
+        if any(PARTS.match(part) for part in form.split()):
+            yield from _video_programs(opcode, form)
+        elif made := program(opcode, form):
             yield made
+
+
+def _video_programs(opcode: str, form: str) -> Iterator[Program]:
+    """Whole registers, and parts drawn by the opcode's name; of a product negative operands too."""
+    draw = np.random.PCG64(int.from_bytes(hashlib.sha256(opcode.encode()).digest()[:8], "little"))
+
+    def one_of(words: Sequence[str]) -> str:
+        return words[int(draw.random_raw()) % len(words)]
+
+    shape = " ".join(PARTS.sub(r"\g<1>4", operand) for operand in form.split())
+    rest = [""] * (len(form.split()) - 3)
+    width = next(int(operand[-1]) for operand in form.split() if PARTS.match(operand))
+    choices: list[tuple[str, ...]]
+    if width == 1:
+        parts = ".b0", ".b1", ".b2", ".b3", ".h0", ".h1"
+        choices = [("", "", ""), ("", one_of(parts), one_of(parts)), ("", "", one_of(parts)), ("", one_of(parts), "")]
+        choices = [(*choice, *rest) for choice in choices]
+        if "n1" in form and ".po" not in opcode:
+            choices += [("", "-", "", ""), ("", "", "-", ""), ("", "", "", "-")]
+    else:
+        numbers = [str(i) for i in range(2 * width)]
+
+        def chosen() -> str:
+            return {2: ".h", 4: ".b"}[width] + "".join(one_of(numbers) for _ in range(width))
+
+        masks = {2: (".h0", ".h1", ".h10"), 4: (".b0", ".b2", ".b31", ".b310", ".b3210")}[width]
+        choices = [("", "", "", ""), ("", chosen(), chosen(), "")]
+        choices += [(one_of(masks), "", chosen(), ""), (one_of(masks), chosen(), "", "")]
+    for choice in dict.fromkeys(choices):
+        made = program(opcode, shape, choice)
+        assert made is not None
+        yield made
 
 
 TARGET = "sm_90a"
