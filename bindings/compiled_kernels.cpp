@@ -150,10 +150,8 @@ void launch_on(const CompiledKernel& kernel, Runtime& runtime, std::vector<void*
     const std::lock_guard<std::mutex> lock(foreign_mutex());
     initialize(kernel, runtime);
   }
-  std::uintptr_t stream = 0;
-  std::int32_t status = 0;
-  const auto count = static_cast<std::int32_t>(arguments.size() + 2);
-  arguments.push_back(&stream);
+  std::int64_t status = 0;
+  const auto count = static_cast<std::int32_t>(arguments.size() + 1);
   arguments.push_back(&status);
   kernel.launch(arguments.data(), count);
   if (status != 0) fail(kernel, "its launch", status, runtime);

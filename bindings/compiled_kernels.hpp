@@ -69,7 +69,7 @@ class KernelLauncher {
 };
 
 // Runs the host launcher of an object that need not be in the table on a runtime that is not the driver. Each argument
-// is the address of a value, as the launcher takes it; the stream is 0.
+// is the address of a value, as the launcher takes it, the streams (null) among them.
 void launch_on(const CompiledKernel& kernel, Runtime& runtime, std::vector<void*> arguments);
 
 // The same for one of the table, whose arguments are addresses and integers in eight bytes.

@@ -42,11 +42,18 @@ std::vector<void*> addresses_of(std::vector<std::string>& values) {
 }
 
 void launch(const ObjectFunctions& object, EmulatorRuntime& runtime, std::vector<std::string> values) {
+  const std::string last = values.empty() ? "" : values.back();
   try {
     launch_on(object.kernel(), runtime, addresses_of(values));
   } catch (...) {
     runtime.rethrow();  // the reason, if a launch had one
     throw;
+  }
+  // Without a header it is not known whether there is a stream, which would be the last value. A launcher without one
+  // takes that place for its result.
+  if (!values.empty() && values.back() != last) {
+    runtime.rethrow();
+    throw std::runtime_error("kernel " + object.name + ": its launch failed");
   }
 }
 

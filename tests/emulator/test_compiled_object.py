@@ -73,20 +73,22 @@ void _mlir_adder_cuda_load_to_device(void** arguments) {
   *(int*)arguments[2] = _cudaLibraryGetKernel(&kernel, library, "add");
 }
 void _mlir_adder__mlir_ciface_add(void** arguments, int32_t count) {
-  config launch = {{1, 1, 1}, {*(int32_t*)arguments[3], 1, 1}, 0, *(void**)arguments[count - 2], 0, 0};
+  config launch = {{1, 1, 1}, {*(int32_t*)arguments[3], 1, 1}, 0, STREAM, 0, 0};
   void* parameters[3] = {arguments[0], arguments[1], arguments[2]};
   int device = 0;
   _cudaGetDevice(&device);
-  *(int*)arguments[count - 1] = EXTRA() + _cudaLaunchKernelEx(&launch, kernel, parameters);
+  *(int*)arguments[RESULT] = EXTRA() + _cudaLaunchKernelEx(&launch, kernel, parameters);
 }
 """
 
 
-def compiled(folder: Path, extra: str = "") -> Path:
+def compiled(folder: Path, extra: str = "", stream: bool = True) -> Path:
+    """The object. stream: whether the launcher takes one behind its other arguments, before its result."""
     source, target = folder / "adder.c", folder / "adder.o"
     text = LAUNCHER.replace("int EXTRA(void);", f"int {extra}(void);" if extra else "").replace(
         "EXTRA()", f"{extra}()" if extra else "0"
     )
+    text = text.replace("STREAM", "*(void**)arguments[4]" if stream else "0").replace("RESULT", "5" if stream else "4")
     source.write_text(text)
     subprocess.run(["cc", "-fPIC", "-c", "-o", target, source], check=True)
     return target
@@ -212,3 +214,20 @@ def test_a_structure_is_not_a_pointer(tmp_path: Path) -> None:
     checked = load_object(path, PTX, header=header)
     with pytest.raises(ValueError, match="argument 0: ndarray; accepted: 16 bytes"):
         checked.run(np.zeros(32, np.float32), 1.0, None, 32, chip="sm_90a")
+
+
+@pytest.mark.parametrize("with_header", [True, False])
+def test_a_launcher_without_a_stream(tmp_path: Path, with_header: bool) -> None:
+    path = compiled(tmp_path, stream=False)
+    if with_header:
+        header = HEADER.replace(", cudaStream_t stream", "").replace("[6]", "[5]").replace("&stream, ", "")
+        path.with_suffix(".h").write_text(header)
+    loaded = load_object(path, PTX)
+    data = np.arange(32, dtype=np.float32)
+    loaded.run(data, 1.0, None, 32, chip="sm_90a")
+    assert np.array_equal(data, np.arange(32) + np.float32(1))
+    with pytest.raises(EmulatorFault, match="out of bounds"):
+        loaded.run(data, 1.0, None, 64, chip="sm_90a")
+    if with_header:
+        with pytest.raises(ValueError, match="arguments: 3; the launcher takes 4"):
+            loaded.run(data, 1.0, None, chip="sm_90a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from msa_ops.emulator.object_header import argument_sizes
+from msa_ops.emulator.object_header import LauncherArguments, launcher_arguments
 
 HEADER = """
 typedef struct {
@@ -34,13 +34,24 @@ static inline int32_t cute_dsl_k_wrapper(k_Kernel_Module_t *module, k_Tensor_a_t
 
 
 def test_sizes() -> None:
-    assert argument_sizes(HEADER) == [40, 8, 4, 1, 4, 4, 8]
+    assert launcher_arguments(HEADER) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [7])
+
+
+def test_a_launcher_without_a_stream() -> None:
+    header = HEADER.replace("void *p, cudaStream_t stream", "void *p").replace("&p, &stream", "&p")
+    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [])
+
+
+def test_a_stream_between_other_arguments() -> None:
+    header = HEADER.replace("void *p, cudaStream_t stream", "cudaStream_t s, void *p").replace("&p, &stream", "&s, &p")
+    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [6])
 
 
 def test_a_member_that_is_not_known() -> None:
-    assert argument_sizes(HEADER.replace("int64_t dynamic_strides", "cudaStream_t dynamic_strides"))[0] is None
+    header = HEADER.replace("int64_t dynamic_strides", "cudaStream_t dynamic_strides")
+    assert launcher_arguments(header).sizes[0] is None
 
 
 def test_no_header() -> None:
     with pytest.raises(ValueError, match="no launcher of CuTe-DSL"):
-        argument_sizes("int main() {}")
+        launcher_arguments("int main() {}")

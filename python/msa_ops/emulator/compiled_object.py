@@ -18,11 +18,12 @@ from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
-from msa_ops.emulator.object_header import argument_sizes
+from msa_ops.emulator.object_header import launcher_arguments
 from msa_ops.emulator.run import Report, allocations_of, report_of, with_peers
 from msa_ops.emulator.source_lines import told
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
+_NULL = bytes(8)
 _RUNTIME_LIBRARIES = ("-lm",)
 
 
@@ -39,10 +40,12 @@ class CompiledObject:
         functions: _C.ObjectFunctions,
         modules: Sequence[str],
         argument_sizes: Sequence[int | None] | None = None,
+        streams: Sequence[int] | None = None,
     ) -> None:
         self.name = name
         self.argument_sizes = argument_sizes
         """Bytes of the arguments as the header says, None where it does not; None without a header."""
+        self._streams = streams
         self._functions = functions
         self._modules = list(modules)
 
@@ -127,10 +130,11 @@ class CompiledObject:
         return [with_peers(report_of(one), _of_others(i)) for i, one in enumerate(counters)]
 
     def _values(self, arguments: Sequence[Any]) -> list[bytes]:
-        """The arguments as the launcher reads them. Raises ValueError for what is not as in the header."""
+        """The arguments as the launcher reads them, with null streams where it takes them; without a header that is
+        behind all others. Raises ValueError for what is not as in the header."""
         values = [_value(i, one) for i, one in enumerate(arguments)]
         if self.argument_sizes is None:
-            return values
+            return [*values, _NULL]
         if len(values) != len(self.argument_sizes):
             raise ValueError(f"arguments: {len(values)}; the launcher takes {len(self.argument_sizes)}")
         for i, (given, value, size) in enumerate(zip(arguments, values, self.argument_sizes, strict=True)):
@@ -138,6 +142,8 @@ class CompiledObject:
             if size is not None and (len(value) != size if exact else size > len(value)):
                 kind = f"{len(value)} bytes" if exact else type(given).__name__
                 raise ValueError(f"argument {i}: {kind}; accepted: {size} bytes")
+        for position in self._streams or ():
+            values.insert(position, _NULL)
         return values
 
 
@@ -186,8 +192,11 @@ def load_object(
     ]
     beside = path.with_suffix(".h")
     known = Path(header) if header is not None else beside if beside.is_file() else None
-    sizes = None if known is None else argument_sizes(known.read_text(encoding="utf-8"))
-    return CompiledObject(launcher[1], _C.ObjectFunctions(launcher[1], *addresses), texts, sizes)
+    functions = _C.ObjectFunctions(launcher[1], *addresses)
+    if known is None:
+        return CompiledObject(launcher[1], functions, texts)
+    told_by_header = launcher_arguments(known.read_text(encoding="utf-8"))
+    return CompiledObject(launcher[1], functions, texts, told_by_header.sizes, told_by_header.streams)
 
 
 def _launcher(path: Path, content: bytes) -> tuple[str, str]:

@@ -1,8 +1,9 @@
-"""The header that CuTe-DSL writes beside an exported object: how long each argument of the launcher is."""
+"""The header that CuTe-DSL writes beside an exported object: the launcher's arguments and where the stream is."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 _SIZES = {"char": 1, "bool": 1, "int8_t": 1, "int16_t": 2, "half": 2, "__half": 2, "int32_t": 4, "int": 4, "float": 4,
           "int64_t": 8, "double": 8}  # fmt: skip
@@ -12,17 +13,28 @@ _WRAPPER = re.compile(r"\bcute_dsl_\w+_wrapper\((?P<parameters>[^)]*)\)\s*\{(?P<
 _ARGUMENTS = re.compile(r"void \*args\[\d+\]\s*=\s*\{(?P<list>[^}]*)\}")
 
 
-def argument_sizes(text: str) -> list[int | None]:
-    """Bytes of the launcher's arguments, in order and without the stream; None for one that the header does not tell.
+_STREAM = "cudaStream_t"
 
-    Raises ValueError if it is no such header.
+
+@dataclass(frozen=True)
+class LauncherArguments:
+    """sizes: bytes of the arguments, in order and without streams; None for one that the header does not tell.
+    streams: positions of the streams in the whole list, ascending; a launcher need not have one.
     """
+
+    sizes: list[int | None]
+    streams: list[int]
+
+
+def launcher_arguments(text: str) -> LauncherArguments:
+    """What the header says of the launcher. Raises ValueError if it is no such header."""
     wrapper = _WRAPPER.search(text)
     values = _ARGUMENTS.search(wrapper["body"]) if wrapper else None
     if wrapper is None or values is None:
         raise ValueError("header: it has no launcher of CuTe-DSL")
     structures = {one["name"]: _structure_size(one["members"]) for one in _STRUCTURE.finditer(text)}
     known: dict[str, int | None] = {}
+    streams = set()
     for parameter in wrapper["parameters"].split(","):
         found = _MEMBER.match(parameter)
         if found is None:
@@ -30,9 +42,14 @@ def argument_sizes(text: str) -> list[int | None]:
         kind = found["type"].removeprefix("const ").removeprefix("struct ")
         # A structure is handed by its address, and so are the members of a tuple; other pointers are values.
         structure = structures.get(kind) if found["pointer"] else None
+        if kind == _STREAM and not found["pointer"]:
+            streams.add(found["name"])
         known[found["name"]] = structure or (_SIZES.get(kind.removeprefix("u")) if kind != "void" else 8)
-    names = [one.strip().lstrip("&") for one in values["list"].split(",")]
-    return [known.get(name.split("[")[0]) for name in names[:-2]]  # then come the stream and the result
+    names = [one.strip().lstrip("&").split("[")[0] for one in values["list"].split(",")][:-1]  # then comes the result
+    return LauncherArguments(
+        [known.get(name) for name in names if name not in streams],
+        [i for i, name in enumerate(names) if name in streams],
+    )
 
 
 def _structure_size(members: str) -> int | None:
