@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from msa_ops.bench import argument_sets, environment, roof, timer
+from msa_ops.bench import argument_sets, environment, layer_step, roof, timer
 from msa_ops.bench.argument_sets import Cold
 from msa_ops.bench.check import Comparison, Reference
 from msa_ops.bench.decode import FormatError, suggest
@@ -20,7 +21,10 @@ from msa_ops.bench.result import SCHEMA, SCHEMA_VERSION, Record, Report
 from msa_ops.bench.workload import Case, Workload
 from msa_ops.registry import STORE, Backend, Platform, plugins
 from msa_ops.registry import platform as platforms
+from msa_ops.registry.errors import BackendRefusedError, NoBackendError, UnknownBackendError
 from msa_ops.registry.op import OpSpec
+from msa_ops.registry.overrides import AUTOMATIC, Override
+from msa_ops.registry.selection import SELECTOR
 from msa_ops.registry.store import REFERENCE
 
 LEAST_SAMPLES, MOST_SAMPLES = 10, 200
@@ -68,7 +72,8 @@ def run(workload: Workload, options: Options, progress: Callable[[Record], None]
     records = []
     for repeat in range(options.repeats):
         for case in workload.cases:
-            bench = _CaseRun(case, options, device, measured, found.cache_bytes, repeat, outlines[case.name])
+            kind = _StepRun if case.op == layer_step.NAME else _CaseRun
+            bench = kind(case, options, device, measured, found.cache_bytes, repeat, outlines[case.name])
             for record in bench.records():
                 records.append(record)
                 if progress is not None:
@@ -82,7 +87,10 @@ def outline_cases(workload: Workload) -> dict[str, Outline]:
     outlines = {}
     for case in workload.cases:
         try:
-            outlines[case.name] = outline(STORE.op(case.op), case.dims)
+            is_step = case.op == layer_step.NAME
+            outlines[case.name] = (
+                layer_step.outline_of(dict(case.dims)) if is_step else outline(STORE.op(case.op), case.dims)
+            )
         except (ValueError, NotImplementedError) as error:
             raise FormatError(f"workload {workload.name!r}: {case.name}: {error}") from error
         except (AttributeError, TypeError, RuntimeError, ArithmeticError, MemoryError) as error:
@@ -91,7 +99,10 @@ def outline_cases(workload: Workload) -> dict[str, Outline]:
 
 
 def _check_backends(workload: Workload, wanted: Sequence[str]) -> None:
-    known = {backend.name for op in {case.op for case in workload.cases} for backend in STORE.backends(op)}
+    ops = {case.op for case in workload.cases} - {layer_step.NAME}
+    if any(case.op == layer_step.NAME for case in workload.cases):
+        ops |= {spec.name for spec in layer_step.OPS}
+    known = {backend.name for op in ops for backend in STORE.backends(op)}
     for name in wanted:
         if name not in known:
             raise FormatError(f"--backend: no op of the workload has a backend {name!r}{suggest(name, known)}")
@@ -251,20 +262,43 @@ class _CaseRun:
         return timer.make(name, self.device)
 
     def _record(self, backend: Backend, status: str, reason: str, checks: Sequence[Comparison] = ()) -> Record:
+        return self._make_record(
+            backend.name,
+            backend.provider,
+            backend.source_hash(),
+            self.spec.version,
+            backend.name,
+            status,
+            reason,
+            checks,
+        )
+
+    def _make_record(
+        self,
+        backend: str,
+        provider: str,
+        source_hash: str,
+        op_version: int,
+        wish: str,
+        status: str,
+        reason: str,
+        checks: Sequence[Comparison],
+    ) -> Record:
+        """wish: the backend to name on the command line, or nothing."""
         settings = "".join(f" --set '{setting}'" for setting in self.case.settings)
         return Record(
             case=self.case.name,
             op=self.case.op,
-            op_version=self.spec.version,
+            op_version=op_version,
             dims=dict(self.case.dims),
             weight=self.case.weight,
             tags=list(self.case.tags),
-            backend=backend.name,
-            provider=backend.provider,
-            source_hash=backend.source_hash(),
+            backend=backend,
+            provider=provider,
+            source_hash=source_hash,
             status=status,
             reason=reason,
-            reproduce=f"msa-ops bench --op {self.case.op}{settings} --backend {backend.name} "
+            reproduce=f"msa-ops bench --op {self.case.op}{settings}{f' --backend {wish}' if wish else ''} "
             f"--device {self.device.type} --seed {self.options.seed}",
             seed=self.options.seed,
             repeat=self.repeat,
@@ -272,6 +306,85 @@ class _CaseRun:
             bytes_written=self.cost.bytes_written,
             flops=self.cost.flops,
             checks=list(checks),
+        )
+
+
+class _StepRun(_CaseRun):
+    """A case of `layer_step`: on the backends that the registry chooses, or each time on all of one name."""
+
+    def records(self) -> Iterator[Record]:
+        for wish in self.options.backends or ("",):
+            yield self._measure(wish)
+
+    def _measure(self, wish: str) -> Record:
+        free = environment.free_bytes(self.device)
+        needed = MEMORY_COPIES * self.outline.call_bytes
+        if free and needed > free:
+            return self._of_step(
+                (), wish, "refused", f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB are free"
+            )
+        backends: tuple[Backend, ...] = ()
+        try:
+            step = layer_step.generate(self.options.seed, device=str(self.device), **dict(self.case.dims))
+            override = Override(wish, "--backend", False) if wish else AUTOMATIC
+            backends = tuple(
+                SELECTOR.choose(spec.name, self.platform, override, functools.partial(spec.facts, args))
+                for spec, args in zip(layer_step.OPS, step.args, strict=True)
+            )
+        except (UnknownBackendError, BackendRefusedError, NoBackendError) as error:
+            return self._of_step(backends, wish, "refused", _line(error))
+        except Exception as error:
+            return self._of_step(backends, wish, "error", _line(error))
+        try:
+            return self._timed_step(step, backends, wish)
+        except Exception as error:
+            return self._of_step(backends, wish, "error", _line(error))
+
+    def _timed_step(self, step: layer_step.Step, backends: tuple[Backend, ...], wish: str) -> Record:
+        names = [backend.name for backend in backends]
+        self.cost = step.cost()
+        step.call(names)()
+        checks = step.check()
+        if not all(check.passed for check in checks):
+            return self._of_step(backends, wish, "incorrect", _difference(checks), checks)
+        cold = self._plan_cold()
+        steps = [step, *(step.copy() for _ in range(cold.sets - 1))]
+        clock = self._timer(min(backends, key=lambda backend: backend.graph_safe))
+        sample = clock.prepare([one.call(names) for one in steps], self._flush() if cold.method == "flush" else None)
+        before = environment.clock_mhz(self.device)
+        options = self.options
+        (samples,) = timer.take([sample], options.samples, options.seconds, LEAST_SAMPLES, MOST_SAMPLES)
+        after = environment.clock_mhz(self.device)
+        for one in steps:
+            one.poison()
+        for _ in steps:
+            sample()
+        again = [check for one in steps for check in one.check()]
+        if not all(check.passed for check in again):
+            return self._of_step(backends, wish, "incorrect", f"in the timed calls: {_difference(again)}", again)
+        record = self._of_step(backends, wish, "ok", "", checks)
+        record.timer, record.cold, record.samples = clock.name, str(cold), samples
+        record.clock_mhz_before, record.clock_mhz_after = before, after
+        record.precision = self.outline.precision
+        record.roof_seconds, record.bound = self.roof.bound(self.cost, record.precision)
+        record.percent_of_roof = 100 * record.roof_seconds / statistics.median(samples)
+        record.in_cache = cold.method == "warm" and self.cost.bytes < self.cache_bytes
+        return record
+
+    def _of_step(
+        self,
+        backends: tuple[Backend, ...],
+        wish: str,
+        status: str,
+        reason: str,
+        checks: Sequence[Comparison] = (),
+    ) -> Record:
+        """Named by the ops' backends, or what was wished for."""
+        name = "+".join(dict.fromkeys(backend.name for backend in backends)) or wish or "none"
+        sources = hashlib.sha256("".join(backend.source_hash() for backend in backends).encode()).hexdigest()[:16]
+        providers = "+".join(dict.fromkeys(backend.provider for backend in backends)) or "none"
+        return self._make_record(
+            name, providers, sources if backends else "unknown", layer_step.VERSION, wish, status, reason, checks
         )
 
 

@@ -8,16 +8,16 @@ import math
 import re
 import tomllib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msa_ops
+from msa_ops.bench import layer_step
 from msa_ops.bench.decode import FormatError, decode, describe, matches, suggest
 from msa_ops.bench.result import LARGEST_WEIGHT
 from msa_ops.registry import STORE
-from msa_ops.registry.op import OpSpec
 
 MOST_CASES = 10_000
 _RESERVED = ("seed", "device")
@@ -28,7 +28,7 @@ SEARCH_PATH = (_PACKAGE.parents[1] / "perf" / "workloads", _PACKAGE / "bench" / 
 
 @dataclass(frozen=True)
 class Case:
-    """One op on one set of dimensions. `dims` are keyword arguments of the op's `generate`."""
+    """One op, or `layer_step`, on one set of dimensions. `dims` are keyword arguments of the op's `generate`."""
 
     op: str
     dims: Mapping[str, Any]
@@ -127,7 +127,7 @@ def single(op: str, settings: Sequence[str]) -> Workload:
             raise FormatError(f"--set: {key!r} is given twice")
         dims[key] = _value(text)
     _check_op(op, "--op")
-    _check_dims(STORE.op(op), dims, "--set")
+    _check_dims(op, dims, "--set")
     return Workload(op, "given on the command line", (Case(op, dims),))
 
 
@@ -153,27 +153,26 @@ def select(
     return Workload(workload.name, workload.description, tuple(cases))
 
 
-def dimensions(spec: OpSpec) -> dict[str, Any]:
-    """Keyword arguments of the op's `generate` that a workload may set, with their annotations."""
-    hints = typing.get_type_hints(spec.generate)
+def dimensions(generate: Callable[..., Any]) -> dict[str, Any]:
+    """Keyword arguments of an op's `generate` that a workload may set, with their annotations."""
+    hints = typing.get_type_hints(generate)
     return {
         name: hints.get(name, Any)
-        for name, parameter in inspect.signature(spec.generate).parameters.items()
+        for name, parameter in inspect.signature(generate).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY and name not in _RESERVED
     }
 
 
 def _expand(entry: _Entry, place: str) -> list[Case]:
     _check_op(entry.op, f"{place}.op")
-    spec = STORE.op(entry.op)
-    _check_dims(spec, entry.dims, f"{place}.dims")
+    _check_dims(entry.op, entry.dims, f"{place}.dims")
     for key, values in entry.sweep.items():
         if key in entry.dims:
             raise FormatError(f"{place}.sweep: {key!r} is in dims too")
         if not values:
             raise FormatError(f"{place}.sweep.{key}: an empty list")
         for value in values:
-            _check_dims(spec, {key: value}, f"{place}.sweep")
+            _check_dims(entry.op, {key: value}, f"{place}.sweep")
     count = math.prod(map(len, entry.sweep.values()))
     if count > MOST_CASES:
         raise FormatError(f"{place}.sweep: {count} combinations; accepted: up to {MOST_CASES}")
@@ -191,22 +190,24 @@ def _expand(entry: _Entry, place: str) -> list[Case]:
 
 
 def _check_op(op: str, place: str) -> None:
-    if op not in STORE.ops():
-        raise FormatError(f"{place}: unknown op {op!r}{suggest(op, STORE.ops())}")
+    known = (*STORE.ops(), layer_step.NAME)
+    if op not in known:
+        raise FormatError(f"{place}: unknown op {op!r}{suggest(op, known)}")
 
 
-def _check_dims(spec: OpSpec, dims: Mapping[str, Any], place: str) -> None:
-    known = dimensions(spec)
+def _check_dims(op: str, dims: Mapping[str, Any], place: str) -> None:
+    spec = None if op == layer_step.NAME else STORE.op(op)
+    known = dimensions(layer_step.generate if spec is None else spec.generate)
     for key, value in dims.items():
         if key in _RESERVED:
             raise FormatError(f"{place}.{key}: set by the command line; accepted: {', '.join(known)}")
         if key not in known:
-            raise FormatError(f"{place}: {spec.name} has no {key!r}{suggest(key, known)}")
+            raise FormatError(f"{place}: {op} has no {key!r}{suggest(key, known)}")
         if not matches(value, known[key]):
             raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: {describe(known[key])}")
         if any(type(one) is int and one < 0 for one in (value if isinstance(value, list | tuple) else (value,))):
             raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: numbers from 0")
-        if key == "variant" and value not in spec.variants:
+        if key == "variant" and spec is not None and value not in spec.variants:
             raise FormatError(f"{place}.variant: {value!r}{suggest(value, spec.variants)}")
 
 
