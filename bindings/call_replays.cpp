@@ -1,6 +1,7 @@
 #include "call_replays.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "compiled_kernels.hpp"
@@ -200,18 +201,22 @@ bool CallReplays::launch(const Call& call, Reading& reading) {
   }
   const std::uintptr_t stream = reader_.current_stream(call.device);
   if (call.graphs->may_grow(stream)) make_room();
-  auto& launches = reading.launches;
-  launches.clear();
-  for (const ReplayedLaunch& one : call.launches) {
-    launches.push_back({one.position, LaunchValues(one.values)});
-    LaunchValues& values = launches.back().values;
-    for (const auto& address : one.addresses) {
-      values[address.place] = static_cast<std::int64_t>(spans[address.tensor].begin) + address.offset;
+  reading.addresses.clear();
+  for (const auto& span : spans) reading.addresses.push_back(span.begin);
+  const auto make_launches = [&call, &reading]() -> std::vector<Launch>& {
+    reading.launches.clear();
+    for (const ReplayedLaunch& one : call.launches) {
+      reading.launches.push_back({one.position, LaunchValues(one.values)});
+      LaunchValues& values = reading.launches.back().values;
+      for (const auto& address : one.addresses) {
+        values[address.place] = static_cast<std::int64_t>(reading.addresses[address.tensor]) + address.offset;
+      }
     }
-  }
+    return reading.launches;
+  };
   // The driver may wait for room in its queue, and what frees it may need the interpreter.
   const ReleasedInterpreter released;
-  call.graphs->launch(call.device, stream, launches);
+  call.graphs->launch(call.device, stream, reading.addresses, std::cref(make_launches));
   return true;
 }
 

@@ -78,6 +78,7 @@ class CallReplays {
   struct Reading {
     std::string bytes;
     std::vector<SignatureReader::Span> spans;
+    std::vector<std::uintptr_t> addresses;
     std::vector<Launch> launches;
   };
   class BorrowedReading;

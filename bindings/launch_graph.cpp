@@ -95,13 +95,13 @@ class LaunchGraph::Nodes {
     remember(launches);
   }
 
-  void launch(std::uintptr_t stream, const std::vector<Launch>& launches) {
+  void launch(std::uintptr_t stream) {
     const int status = driver_.launch_graph(executable_, reinterpret_cast<void*>(stream));
     if (status == 0) return;
     std::string names;
-    for (const Launch& launch : launches) {
-      if (launch.position == kClear) continue;
-      names += (names.empty() ? "kernel " : ", ") + std::string(compiled_kernels()[launch.position].name);
+    for (const int position : positions_) {
+      if (position == kClear) continue;
+      names += (names.empty() ? "kernel " : ", ") + std::string(compiled_kernels()[position].name);
     }
     throw std::runtime_error(names + ": the launch of their graph failed: " + driver_.describe(status));
   }
@@ -109,7 +109,11 @@ class LaunchGraph::Nodes {
  private:
   void remember(const std::vector<Launch>& launches) {
     set_.clear();
-    for (const Launch& launch : launches) set_.push_back(launch.values);
+    positions_.clear();
+    for (const Launch& launch : launches) {
+      set_.push_back(launch.values);
+      positions_.push_back(launch.position);
+    }
   }
 
   DriverRuntime& driver_;
@@ -117,26 +121,30 @@ class LaunchGraph::Nodes {
   void* executable_ = nullptr;
   std::vector<void*> nodes_;
   std::vector<LaunchValues> set_;  // the arguments that the nodes have
+  std::vector<int> positions_;     // of their kernels
 };
 
 LaunchGraph::LaunchGraph() = default;
 LaunchGraph::~LaunchGraph() = default;
 
-bool LaunchGraph::launch(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
+bool LaunchGraph::launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+                         const MakeLaunches& launches) {
   if (impossible_) return false;
   DriverRuntime& driver = DriverRuntime::instance();
   const DriverRuntime::DeviceScope scope(driver, device);
-  if (nodes_ == nullptr) {
-    auto made = std::make_unique<Nodes>(driver);
-    if (!made->make(device, launches)) {
-      impossible_ = true;
-      return false;
-    }
-    nodes_ = std::move(made);
-  }
   try {
-    nodes_->set(device, stream, launches);
-    nodes_->launch(stream, launches);
+    if (nodes_ == nullptr) {
+      auto made = std::make_unique<Nodes>(driver);
+      if (!made->make(device, launches())) {
+        impossible_ = true;
+        return false;
+      }
+      nodes_ = std::move(made);
+    } else if (addresses_ != addresses) {
+      nodes_->set(device, stream, launches());
+    }
+    addresses_ = addresses;
+    nodes_->launch(stream);
   } catch (...) {
     nodes_.reset();  // made anew by the next call
     throw;
@@ -168,7 +176,8 @@ std::size_t LaunchGraphs::clear() {
   return static_cast<std::size_t>(made);
 }
 
-void LaunchGraphs::launch(int device, std::uintptr_t stream, std::vector<Launch>& launches) {
+void LaunchGraphs::launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+                          const MakeLaunches& launches) {
   static std::atomic<std::uint64_t> uses{0};
   if (DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream))) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -178,11 +187,11 @@ void LaunchGraphs::launch(int device, std::uintptr_t stream, std::vector<Launch>
       ++own->calls;
     } else if (own != nullptr) {
       if (own->graph == nullptr) own->graph = std::make_unique<LaunchGraph>();
-      if (own->graph->launch(device, stream, launches)) return;
+      if (own->graph->launch(device, stream, addresses, launches)) return;
     }
   }
   const KernelLauncher launcher(device, stream);
-  for (Launch& launch : launches) launcher.launch(launch.position, launch.values);
+  for (Launch& launch : launches()) launcher.launch(launch.position, launch.values);
 }
 
 }  // namespace msa_ops
