@@ -13,6 +13,20 @@ constexpr std::uint16_t kMachineAmdGpu = 224;
 constexpr std::uint32_t kMachineGfx950 = 0x4f;  // in the low byte of e_flags
 constexpr std::uint32_t kNoteMetadata = 32;
 constexpr std::size_t kDescriptorBytes = 64;
+constexpr std::size_t kSymbolBytes = 24, kSectionBytes = 64;
+// What no compiler makes more of; a file that says so is damaged.
+constexpr std::size_t kLongestName = 16'384, kLongestKey = 256;
+constexpr unsigned kDeepest = 16;                        // lists and maps of metadata in one another
+constexpr std::uint32_t kMostArgumentBytes = 1U << 16;
+constexpr std::uint32_t kMostScratch = 1U << 17;         // of a lane: 13 bits of 1 KB for a wave
+
+// Names come to be parts of messages.
+const std::string& readable(const std::string& name) {
+  for (const char letter : name) {
+    if (letter < ' ' || letter > '~') throw CodeObjectError("code object: a name that is no text");
+  }
+  return name;
+}
 
 class Bytes {
  public:
@@ -29,8 +43,11 @@ class Bytes {
   }
   std::string text(std::uint64_t offset) const {
     std::string out;
-    for (; at<char>(offset) != 0; ++offset) out += at<char>(offset);
-    return out;
+    for (; at<char>(offset) != 0; ++offset) {
+      if (out.size() == kLongestName) throw CodeObjectError("code object: a name of over 16,384 characters");
+      out += at<char>(offset);
+    }
+    return readable(out);
   }
   std::size_t size() const { return size_; }
 
@@ -100,20 +117,40 @@ class MessagePack {
     position_ += bytes;
     return {reinterpret_cast<const char*>(start), static_cast<std::size_t>(bytes)};
   }
+  void enter() {
+    if (++depth_ > kDeepest) throw CodeObjectError("code object: metadata is nested too deeply");
+  }
   void list(const std::string& path, std::uint64_t count, const Visitor& visitor) {
+    enter();
     for (std::uint64_t i = 0; i < count; ++i) visit(path + "/" + std::to_string(i), visitor);
+    --depth_;
   }
   void map(const std::string& path, std::uint64_t count, const Visitor& visitor) {
+    enter();
     for (std::uint64_t i = 0; i < count; ++i) {
       std::string key;
       visit("", [&](const std::string&, const std::string& text) { key = text; });
+      if (key.size() > kLongestKey) throw CodeObjectError("code object: metadata has a key of over 256 characters");
       visit(path + "/" + key, visitor);
     }
+    --depth_;
   }
 
   Bytes bytes_;
   std::uint64_t position_ = 0;
+  unsigned depth_ = 0;
 };
+
+std::uint32_t number_of(const std::string& key, const std::string& value) {
+  std::uint64_t number = 0;
+  bool good = !value.empty() && value.size() <= 10;
+  for (const char digit : value) {
+    good = good && digit >= '0' && digit <= '9';
+    number = number * 10 + static_cast<unsigned>(digit - '0');
+  }
+  if (!good || number > UINT32_MAX) throw CodeObjectError("code object: metadata: " + key + " is no number of 32 bits");
+  return static_cast<std::uint32_t>(number);
+}
 
 struct KernelMetadata {
   std::vector<KernelArgument> arguments;
@@ -131,15 +168,15 @@ Metadata read_metadata(const Bytes& note) {
     const std::string kernel = path.substr(0, path.find('/', kPrefix));
     const std::string rest = path.substr(kernel.size());
     if (rest == "/.symbol") symbols[kernel] = value;
-    if (rest == "/.max_flat_workgroup_size") most_threads[kernel] = static_cast<std::uint32_t>(std::stoul(value));
+    if (rest == "/.max_flat_workgroup_size") most_threads[kernel] = number_of(rest, value);
     if (rest.rfind("/.args/", 0) != 0) return;
     const std::size_t end = rest.find('/', 7);
     if (end == std::string::npos) return;
-    KernelArgument& argument = arguments[kernel][std::stoul(rest.substr(7, end - 7))];
+    KernelArgument& argument = arguments[kernel][number_of("argument", rest.substr(7, end - 7))];
     const std::string key = rest.substr(end);
-    if (key == "/.offset") argument.offset = static_cast<std::uint32_t>(std::stoul(value));
-    if (key == "/.size") argument.bytes = static_cast<std::uint32_t>(std::stoul(value));
-    if (key == "/.value_kind") argument.kind = value;
+    if (key == "/.offset") argument.offset = number_of(key, value);
+    if (key == "/.size") argument.bytes = number_of(key, value);
+    if (key == "/.value_kind") argument.kind = readable(value);
   });
   Metadata made;
   for (const auto& [kernel, symbol] : symbols) {
@@ -162,6 +199,28 @@ KernelDescriptor read_descriptor(const Bytes& file, std::uint64_t at) {
   return made;
 }
 
+// What a launch takes from the descriptor and the metadata without another look.
+void check(const KernelImage& image) {
+  const KernelDescriptor& d = image.descriptor;
+  const auto wrong = [&](const std::string& what) {
+    throw CodeObjectError("code object: kernel " + image.name + ": " + what);
+  };
+  if (d.private_segment_bytes > kMostScratch)
+    wrong(std::to_string(d.private_segment_bytes) + " bytes of scratch memory a lane; accepted: up to 131072");
+  if (d.kernarg_bytes > kMostArgumentBytes)
+    wrong(std::to_string(d.kernarg_bytes) + " bytes of arguments; accepted: up to 65536");
+  const std::uint32_t preloaded = d.preload & 0x7f, first = d.preload >> 7;
+  if (preloaded > d.num_user_sgprs() || (preloaded != 0 && 4 * std::uint64_t{first + preloaded} > d.kernarg_bytes))
+    wrong("it preloads " + std::to_string(preloaded) + " words of arguments from word " + std::to_string(first) +
+          " on, of " + std::to_string(d.kernarg_bytes) + " bytes, to " + std::to_string(d.num_user_sgprs()) +
+          " registers");
+  for (const KernelArgument& argument : image.arguments) {
+    if (std::uint64_t{argument.offset} + argument.bytes > d.kernarg_bytes)
+      wrong("an argument of " + std::to_string(argument.bytes) + " bytes at " + std::to_string(argument.offset) +
+            ", of " + std::to_string(d.kernarg_bytes) + " bytes of arguments");
+  }
+}
+
 }  // namespace
 
 CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
@@ -181,6 +240,7 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
   const auto table = file.at<std::uint64_t>(40);
   const auto entry_size = file.at<std::uint16_t>(58);
   const auto count = file.at<std::uint16_t>(60);
+  if (count > 0 && entry_size < kSectionBytes) throw CodeObjectError("code object: sections are described too briefly");
   const bool relocatable = file.at<std::uint16_t>(16) == 1;
   std::vector<Section> sections;
   for (unsigned i = 0; i < count; ++i) sections.push_back(file.at<Section>(table + std::uint64_t{i} * entry_size));
@@ -205,13 +265,14 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
       text_index = i;
     }
     if (section.type == 7) {  // notes
-      for (std::uint64_t at = section.offset; at + 12 <= section.offset + section.size;) {
-        const auto name_bytes = (file.at<std::uint32_t>(at) + 3) & ~3U;
-        const auto note_bytes = file.at<std::uint32_t>(at + 4);
+      file.range(section.offset, section.size);
+      for (std::uint64_t at = section.offset; metadata.empty() && at + 12 <= section.offset + section.size;) {
+        const std::uint64_t name_bytes = (std::uint64_t{file.at<std::uint32_t>(at)} + 3) & ~std::uint64_t{3};
+        const std::uint64_t note_bytes = file.at<std::uint32_t>(at + 4);
         if (file.at<std::uint32_t>(at + 8) == kNoteMetadata) {
           metadata = read_metadata({file.range(at + 12 + name_bytes, note_bytes), note_bytes});
         }
-        at += 12 + name_bytes + ((note_bytes + 3) & ~3U);
+        at += 12 + name_bytes + ((note_bytes + 3) & ~std::uint64_t{3});
       }
     }
   }
@@ -223,9 +284,13 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
     unsigned type;
   };
   std::map<std::string, Symbol> symbols;
+  std::size_t num_symbols = 0;
   for (const Section& section : sections) {
     if (section.type != 2 && section.type != 11) continue;  // symbols, dynamic symbols
-    for (std::uint64_t at = section.offset; at < section.offset + section.size; at += 24) {
+    file.range(section.offset, section.size);
+    num_symbols += section.size / kSymbolBytes;
+    if (num_symbols > bytes / kSymbolBytes) throw CodeObjectError("code object: tables of symbols overlap");
+    for (std::uint64_t at = section.offset; at < section.offset + section.size; at += kSymbolBytes) {
       const std::string name = file.text(section_at(section.link).offset + file.at<std::uint32_t>(at));
       if (!name.empty()) {
         symbols[name] = {file.at<std::uint16_t>(at + 6), file.at<std::uint64_t>(at + 8),
@@ -251,13 +316,15 @@ CodeObject read_code_object(const std::uint8_t* data, std::size_t bytes) {
     KernelImage image;
     image.name = kernel;
     image.descriptor = read_descriptor(file, at);
-    image.entry = static_cast<std::uint32_t>(function->second.value - base);
-    image.bytes = static_cast<std::uint32_t>(function->second.size);
-    if (image.entry > made.text.size() || image.bytes > made.text.size() - image.entry) {
+    const std::uint64_t entry = function->second.value - base, size = function->second.size;
+    if (entry > made.text.size() || size > made.text.size() - entry) {
       throw CodeObjectError("code object: kernel " + kernel + " is outside .text");
     }
+    image.entry = static_cast<std::uint32_t>(entry);
+    image.bytes = static_cast<std::uint32_t>(size);
     image.arguments = metadata[name].arguments;
     image.most_threads = metadata[name].most_threads;
+    check(image);
     made.kernels.push_back(std::move(image));
   }
   if (made.kernels.empty()) throw CodeObjectError("code object: no kernel");

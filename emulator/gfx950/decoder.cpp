@@ -12,6 +12,7 @@ constexpr unsigned kSdwa = 249;
 constexpr unsigned kDpp = 250;
 constexpr unsigned kScc = 253;
 constexpr unsigned kFirstVector = 256;
+constexpr unsigned kScalars = 128;
 
 unsigned bits(std::uint32_t word, unsigned high, unsigned low) {
   return word >> low & ((high - low == 31) ? ~0U : (1U << (high - low + 1)) - 1);
@@ -242,6 +243,7 @@ class Decoder {
     }
     made_.destination_select = static_cast<std::uint8_t>(bits(extra, 10, 8));
     made_.destination_unused = static_cast<std::uint8_t>(bits(extra, 12, 11));
+    if (made_.destination_select > 6 || made_.destination_unused > 2) unknown("an SDWA result that does not exist");
     made_.clamp = bits(extra, 13, 13) != 0;
     made_.output_modifier = static_cast<std::uint8_t>(bits(extra, 15, 14));
   }
@@ -564,6 +566,10 @@ class Decoder {
     for (const Operand& operand : made_.sources) reads(operand);
     for (const Operand& operand : made_.scales) reads(operand);
     reads(made_.mask_source);
+    for (unsigned i = 0; made_.form->function != nullptr && i < made_.sources.size(); ++i) {
+      if (made_.form->sources[i] != Type::kNone && made_.sources[i].kind == Operand::Kind::kNone)
+        unknown("an operand that this encoding does not have");
+    }
     const std::uint32_t flags = made_.form->flags;
     if ((flags & kReadsDestination) != 0) reads(made_.destination);
     writes(made_.destination);
@@ -576,6 +582,11 @@ class Decoder {
     };
     for (unsigned i = 0; i < made_.num_vector_reads; ++i) limit(made_.vector_reads[i]);
     for (unsigned i = 0; i < made_.num_vector_writes; ++i) limit(made_.vector_writes[i]);
+    const auto limit_scalar = [&](const Range& range) {
+      if (unsigned{range.first} + range.count > kScalars) unknown("a scalar register that does not exist");
+    };
+    for (unsigned i = 0; i < made_.num_scalar_reads; ++i) limit_scalar(made_.scalar_reads[i]);
+    for (unsigned i = 0; i < made_.num_scalar_writes; ++i) limit_scalar(made_.scalar_writes[i]);
   }
 
   const std::vector<std::uint8_t>& text_;

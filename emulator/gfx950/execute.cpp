@@ -71,7 +71,7 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
   std::size_t explicit_bytes = 0;
   for (const KernelArgument& argument : image.arguments) {
     if (argument.kind.rfind("hidden_", 0) != 0)
-      explicit_bytes = std::max<std::size_t>(explicit_bytes, argument.offset + argument.bytes);
+      explicit_bytes = std::max(explicit_bytes, std::size_t{argument.offset} + argument.bytes);
   }
   if (kernarg.size() < explicit_bytes) {
     throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() +
@@ -81,7 +81,7 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
   for (const KernelArgument& argument : image.arguments) {
     std::uint64_t value = 0;
     if (argument.kind.rfind("hidden_", 0) != 0 || !hidden_value(argument.kind, shape, value)) continue;
-    if (argument.offset + argument.bytes <= kernarg.size()) {
+    if (std::size_t{argument.offset} + argument.bytes <= kernarg.size()) {
       std::memcpy(&kernarg[argument.offset], &value, std::min<std::size_t>(argument.bytes, sizeof(value)));
     }
   }

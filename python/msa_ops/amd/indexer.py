@@ -49,6 +49,7 @@ def gfx950(a: Args, outs: tuple[Tensor, ...]) -> None:
     assert a.workspace is not None
     require_aligned("index_q", a.index_q)
     require_aligned("index_cache", a.index_cache)
+    require_aligned("workspace", a.workspace)
     if any(stride % 16 for stride in a.index_q.stride()[:2]):
         raise ValueError(f"index_q: strides {a.index_q.stride()}; accepted: multiples of 16 bytes before the last")
     for name in ("seq_lens", "cu_seqlens_q"):

@@ -19,8 +19,23 @@ class CodeObjectError(ValueError):
 
 
 def kernels(data: bytes) -> list[dict[str, Any]]:
-    """Metadata of each kernel, with the keys of LLVM's documentation without their leading dot."""
-    return [{key.removeprefix("."): value for key, value in kernel.items()} for kernel in _metadata(data)]
+    """Metadata of each kernel, with the keys of LLVM's documentation without their leading dot.
+
+    Raises CodeObjectError for a file that is damaged or of another kind.
+    """
+    try:
+        return [{key.removeprefix("."): value for key, value in kernel.items()} for kernel in _metadata(data)]
+    except (
+        struct.error,
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        UnicodeDecodeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise CodeObjectError(f"the file is damaged: {type(error).__name__}: {error}") from None
 
 
 def arguments(kernel: dict[str, Any]) -> list[tuple[int, int]]:
@@ -76,7 +91,7 @@ def _unpack(data: bytes, at: int) -> tuple[Any, int]:
     if kind < 0xA0:
         return _list(data, at, kind & 15)
     if kind < 0xC0:
-        return data[at : at + (kind & 31)].decode(), at + (kind & 31)
+        return _text(data, at, kind & 31)
     if kind in (0xC2, 0xC3):
         return kind == 0xC3, at
     integers = {0xCC: "B", 0xCD: "H", 0xCE: "I", 0xCF: "Q", 0xD0: "b", 0xD1: "h", 0xD2: "i", 0xD3: "q"}
@@ -88,8 +103,14 @@ def _unpack(data: bytes, at: int) -> tuple[Any, int]:
     (length,) = struct.unpack_from(f">{lengths[kind]}", data, at)
     at += struct.calcsize(lengths[kind])
     if kind <= 0xDB:
-        return data[at : at + length].decode(), at + length
+        return _text(data, at, length)
     return _list(data, at, length) if kind <= 0xDD else _map(data, at, length)
+
+
+def _text(data: bytes, at: int, length: int) -> tuple[str, int]:
+    if at + length > len(data):
+        raise CodeObjectError("metadata ends within a text")
+    return data[at : at + length].decode(), at + length
 
 
 def _list(data: bytes, at: int, length: int) -> tuple[list[Any], int]:

@@ -35,8 +35,8 @@ def descriptor(*, vgprs: int, accumulators_at: int, lds: int, scratch: int, kern
 
 
 def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds: int = 0, scratch: int = 0, flush: bool = False,
-                machine: int = 0x4F, wanted: int = KERNEL_ARGUMENTS) -> bytes:  # fmt: skip
-    """A relocatable file with one kernel `k`."""
+                machine: int = 0x4F, wanted: int = KERNEL_ARGUMENTS, preload: int = 0, note: bytes = b"") -> bytes:  # fmt: skip
+    """A relocatable file with one kernel `k`. preload: of the descriptor. note: a section of notes, if there is to be one."""
     code = assemble(text)
     names = ["", ".text", ".rodata", ".symtab", ".strtab", ".shstrtab"]
     strings = b"\0" + NAME.encode() + b"\0" + NAME.encode() + b".kd\0"
@@ -47,8 +47,11 @@ def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds:
     kd = descriptor(
         vgprs=vgprs, accumulators_at=accumulators_at, lds=lds, scratch=scratch, kernarg=64, flush=flush, wanted=wanted
     )
+    kd = kd[:58] + struct.pack("<H", preload) + kd[60:]
     parts = [b"", code, kd, symbols, strings, section_names]
     types = [0, 1, 1, 2, 3, 3]
+    if note:
+        parts, types, names = [*parts, note], [*types, 7], [*names, ""]
     offset, headers, body = 64, b"", b""
     name_at = 0
     for i, (part, kind) in enumerate(zip(parts, types, strict=True)):
@@ -56,7 +59,7 @@ def code_object(text: str, *, vgprs: int = 512, accumulators_at: int = 256, lds:
         body += bytes(padding)
         headers += struct.pack(
             "<IIQQQQIIQQ",
-            name_at,
+            name_at if names[i] else 0,
             kind,
             0,
             0,
