@@ -21,6 +21,8 @@ namespace msa_ops::emulator::ptx {
 
 namespace {
 
+constexpr std::size_t kMostLocalBytes = 512 * 1024;  // of a thread, as on every chip
+
 // What the modifiers of an instruction say about memory order.
 Order order_of(const std::string& opcode) {
   const auto has = [&](const char* word) {
@@ -86,6 +88,9 @@ class Preparation {
       kernel_.local_bytes_ = round_up(kernel_.local_bytes_, variable.alignment);
       local_[variable.name] = kernel_.local_bytes_;
       kernel_.local_bytes_ += variable.bytes;
+      if (kernel_.local_bytes_ > kMostLocalBytes) {
+        throw PtxError("more than " + std::to_string(kMostLocalBytes) + " bytes of local memory a thread", entry_.line);
+      }
     }
   }
 

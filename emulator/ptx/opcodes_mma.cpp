@@ -12,6 +12,7 @@
 #include "../matrix/formats.hpp"
 #include "../matrix/product.hpp"
 #include "aligned.hpp"
+#include "host_rounding.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 
@@ -25,6 +26,7 @@ struct Mma {
   Element a, b;
   enum class Sum { kF32, kF16, kF64, kS32, kXor, kAnd } sum;
   bool saturate;
+  int rounding = FE_TONEAREST;  // of fp64
   unsigned a_registers() const { return m * k * width() / (32 * register_bits()); }
   unsigned b_registers() const { return 8 * k * width() / (32 * register_bits()); }
   unsigned sums() const { return m / 8 * (sum == Sum::kF16 ? 1 : 2); }  // registers of C and D
@@ -178,7 +180,10 @@ void mma_double(PtxWarp& warp, const Instruction& i, Mask lanes) {
   double a[kMostRows * 16], b[kColumns * 16], c[kMostRows * kColumns];
   gather_operands(warp, mma, operands, a, b);
   gather_sums(warp, mma, operands.c, c);
-  matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, warp.matrix_order(mma.k));
+  {
+    const HostRounding rounding(mma.rounding);
+    matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, warp.matrix_order(mma.k));
+  }
   scatter_sums(warp, mma, operands.d, c);
 }
 
@@ -323,11 +328,11 @@ void add_floats(Forms& forms) {
       }
     }
   }
-  for (const std::string rounding : {"", ".rn"}) {
-    const std::string tail = rounding + ".f64.f64.f64.f64";
-    add(forms, shape(8, 4) + tail, {8, 4, Element::kF64, Element::kF64, Sum::kF64, false}, mma_double);
+  for (const auto& [name, rounding] : kHostRoundings) {
+    const std::string tail = std::string(name) + ".f64.f64.f64.f64";
+    add(forms, shape(8, 4) + tail, {8, 4, Element::kF64, Element::kF64, Sum::kF64, false, rounding}, mma_double);
     for (const unsigned k : {4U, 8U, 16U}) {
-      add(forms, shape(16, k) + tail, {16, k, Element::kF64, Element::kF64, Sum::kF64, false}, mma_double);
+      add(forms, shape(16, k) + tail, {16, k, Element::kF64, Element::kF64, Sum::kF64, false, rounding}, mma_double);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "../matrix/product.hpp"
 #include "addresses.hpp"
 #include "aligned.hpp"
+#include "host_rounding.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
 
@@ -70,6 +71,7 @@ struct Product {
   Shape shape;
   Type a, c, d;
   bool saturate, exclusive;  // exclusive: of bits, .xor
+  int rounding = FE_TONEAREST;  // of fp64
 };
 
 std::vector<Access>& accesses() {
@@ -264,7 +266,10 @@ void product_double(PtxWarp& warp, const Instruction& i, Mask lanes) {
   from_registers<std::uint64_t>(warp, o.a_at, o.a, reinterpret_cast<unsigned char*>(a));
   from_registers<std::uint64_t>(warp, o.b_at, o.b, reinterpret_cast<unsigned char*>(b));
   from_registers<std::uint64_t>(warp, o.c_at, o.c, reinterpret_cast<unsigned char*>(c));
-  matrix::multiply_add(a, b, c, {p.shape.m, p.shape.n, p.shape.k}, warp.matrix_order(p.shape.k));
+  {
+    const HostRounding rounding(p.rounding);
+    matrix::multiply_add(a, b, c, {p.shape.m, p.shape.n, p.shape.k}, warp.matrix_order(p.shape.k));
+  }
   to_registers<std::uint64_t>(warp, i, o.d, reinterpret_cast<const unsigned char*>(c));
 }
 
@@ -377,9 +382,9 @@ void add_wmma_forms(Forms& forms) {
     const std::string head = "wmma.mma.sync.aligned." + layouts;
     add_product(forms, head + tf32.text() + ".f32.tf32.tf32.f32", {tf32, kTf32, kSingle, kSingle, false, false},
                 product_float);
-    for (const std::string rounding : {"", ".rn"}) {
-      add_product(forms, head + doubles.text() + rounding + ".f64.f64.f64.f64",
-                  {doubles, kDouble, kDouble, kDouble, false, false}, product_double);
+    for (const auto& [name, rounding] : kHostRoundings) {
+      add_product(forms, head + doubles.text() + name + ".f64.f64.f64.f64",
+                  {doubles, kDouble, kDouble, kDouble, false, false, rounding}, product_double);
     }
   }
   for (const Type& type : {kS4, kU4}) {

@@ -1,5 +1,6 @@
 #include "parser.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
@@ -22,6 +23,12 @@ unsigned width_of_type(std::string_view type, int line) {
   if (found == widths.end()) throw Unsupported(std::string(type), line);
   return found->second;
 }
+
+constexpr std::uint64_t kMostVariableBytes = std::uint64_t{1} << 30;  // of all variables of a text
+constexpr std::uint64_t kMostAlignment = 1 << 16;
+constexpr std::uint64_t kMostParameterBytes = 32764;
+constexpr std::size_t kMostRegisters = 1'000'000;  // more than any kernel has
+constexpr std::size_t kMostNesting = 200;          // of blocks, and of operands
 
 class Parser {
  public:
@@ -67,9 +74,30 @@ class Parser {
     std::string text(token.text);
     if (text.back() == 'U') text.pop_back();
     char* end = nullptr;
+    errno = 0;
     const bool binary = text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B');
     const std::uint64_t value = std::strtoull(text.c_str() + (binary ? 2 : 0), &end, binary ? 2 : 0);
     if (*end != '\0') throw PtxError("`" + std::string(token.text) + "` is not an integer", token.line);
+    if (errno == ERANGE) throw PtxError("`" + std::string(token.text) + "` has more than 64 bits", token.line);
+    return value;
+  }
+
+  // Elements of `width` bytes in all, of a variable or a parameter.
+  std::uint64_t bytes_of(unsigned width) {
+    const int line = peek().line;
+    const std::uint64_t count = integer();
+    if (count > kMostVariableBytes / width || (variable_bytes_ += count * width) > kMostVariableBytes) {
+      throw PtxError("more than " + std::to_string(kMostVariableBytes) + " bytes of variables", line);
+    }
+    return count * width;
+  }
+  std::uint64_t alignment() {
+    const int line = peek().line;
+    const std::uint64_t value = integer();
+    if ((value & (value - 1)) != 0 || value > kMostAlignment) {
+      throw PtxError("an alignment of " + std::to_string(value) + "; accepted: powers of two up to " +
+                         std::to_string(kMostAlignment), line);
+    }
     return value;
   }
 
@@ -121,16 +149,15 @@ class Parser {
     Variable made{"", 0, 0};
     std::string type = word("a type");
     if (type == ".align") {
-      made.alignment = integer();
+      made.alignment = alignment();
       type = word("a type");
     }
     const unsigned width = width_of_type(type, peek().line);
     if (made.alignment == 0) made.alignment = width;
-    if ((made.alignment & (made.alignment - 1)) != 0) fail("an alignment that is a power of two");
     made.name = word("a name");
     made.bytes = width;
     if (accept('[')) {
-      made.bytes = peek().is(']') ? 0 : width * integer();
+      made.bytes = peek().is(']') ? 0 : bytes_of(width);
       expect(']');
     }
     if (accept('=')) initialize(made, width);
@@ -217,7 +244,7 @@ class Parser {
       const int line = peek().line;
       const std::string part = word("a type");
       if (part == ".align") {
-        const std::uint64_t value = integer();
+        const std::uint64_t value = this->alignment();
         if (width == 0) alignment = value;  // after a type it speaks of what the pointer points to
       } else if (part == ".ptr" || part == ".global" || part == ".shared" || part == ".const" || part == ".local") {
         continue;
@@ -229,17 +256,21 @@ class Parser {
     Parameter made{word("the name of a parameter"), width, 0};
     if (alignment == 0) alignment = width;
     if (accept('[')) {
-      made.bytes = width * integer();
+      made.bytes = bytes_of(width);
       expect(']');
     }
     if (!entry_->parameters.empty()) made.offset = entry_->parameters.back().offset + entry_->parameters.back().bytes;
     made.offset = (made.offset + alignment - 1) / alignment * alignment;
+    if (made.offset + made.bytes > kMostParameterBytes) {
+      throw PtxError("more than " + std::to_string(kMostParameterBytes) + " bytes of parameters", peek().line);
+    }
     entry_->parameters.push_back(std::move(made));
   }
 
   // ---- bodies
   void block(int parent) {
     expect('{');
+    if (names_.size() > kMostNesting) throw PtxError("blocks nested too deeply", peek().line);
     const unsigned scope = static_cast<unsigned>(entry_->scopes.size());
     entry_->scopes.push_back({parent, {}});
     names_.emplace_back();
@@ -293,7 +324,7 @@ class Parser {
       } else if (accept('<')) {
         const std::uint64_t count = integer();
         expect('>');
-        if (count > 1'000'000) throw PtxError("more registers than any kernel has", line);
+        if (count > kMostRegisters) throw PtxError("more registers than any kernel has", line);
         for (std::uint64_t i = 0; i < count; ++i) declare(name + std::to_string(i), width, line);
       } else {
         declare(name, width, line);
@@ -317,6 +348,7 @@ class Parser {
     if (!names_.back().emplace(name, static_cast<std::uint32_t>(entry_->registers.size())).second) {
       throw PtxError("register `" + name + "` twice", line);
     }
+    if (entry_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
     entry_->registers.push_back({name, width});
   }
 
@@ -347,6 +379,13 @@ class Parser {
   }
 
   Term simple_term() {
+    if (++nesting_ > kMostNesting) throw PtxError("operands nested too deeply", peek().line);
+    Term made = unlimited_term();
+    --nesting_;
+    return made;
+  }
+
+  Term unlimited_term() {
     if (accept('{')) {
       Term vector;
       vector.kind = Term::Kind::kVector;
@@ -449,6 +488,8 @@ class Parser {
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
+  std::uint64_t variable_bytes_ = 0;
+  std::size_t nesting_ = 0;
   Module module_;
   Entry* entry_ = nullptr;
   std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -288,3 +289,32 @@ def test_flops_are_counted() -> None:
     body += "{%r1,%r1,%r1,%r1};\n"
     report = run(body, np.zeros(1, np.uint32), threads=64)
     assert report.matrix_flops == {"f16": 2 * 2 * 16 * 8 * 16, "f8f6f4": 2 * 2 * 16 * 8 * 32}
+
+
+def rounded(exact: Fraction, rounding: str) -> float:
+    near = float(exact)
+    below, above = (near if Fraction(near) <= exact else np.nextafter(near, -np.inf),
+                    near if Fraction(near) >= exact else np.nextafter(near, np.inf))  # fmt: skip
+    toward_zero = below if exact > 0 else above
+    return float({"": near, ".rn": near, ".rz": toward_zero, ".rm": below, ".rp": above}[rounding])
+
+
+@pytest.mark.parametrize("rounding", ["", ".rn", ".rz", ".rm", ".rp"])
+def test_roundings_of_fp64(rounding: str) -> None:
+    """Fused multiply-adds one after the other, k ascending."""
+    rng = np.random.default_rng(44)
+    a, b, c = (rng.standard_normal(size) for size in ((8, 4), (4, 8), (8, 8)))
+    lanes = np.concatenate([a[GROUP, THREAD], b[THREAD, GROUP], c[GROUP, 2 * THREAD], c[GROUP, 2 * THREAD + 1]])
+    out = np.zeros(64)
+    body = "shl.b64 %rd2, %rd15, 3; add.s64 %rd3, %rd0, %rd2; add.s64 %rd4, %rd1, %rd2;\n"
+    body += "".join(f"ld.global.b64 %rd{5 + i}, [%rd3+{256 * i}];\n" for i in range(4))
+    opcode = f"mma.sync.aligned.m8n8k4.row.col{rounding}.f64.f64.f64.f64"
+    body += f"{opcode} {{%rd9, %rd10}}, {{%rd5}}, {{%rd6}}, {{%rd7, %rd8}};\n"
+    run(body + "st.global.b64 [%rd4], %rd9; st.global.b64 [%rd4+256], %rd10;", lanes, out)
+    for lane in range(32):
+        for i in range(2):
+            row, column = GROUP[lane], 2 * THREAD[lane] + i
+            total = float(c[row, column])
+            for k in range(4):
+                total = rounded(Fraction(float(a[row, k])) * Fraction(float(b[k, column])) + Fraction(total), rounding)
+            assert out[32 * i + lane] == total

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from msa_ops.emulator import run_ptx
 from tests.emulator.programs import apply
+from tests.emulator.silicon.units_on_gpu import sum_kernel
 
 COUNT = 1 << 18
 LINES = [
@@ -46,6 +48,15 @@ def check(lines: list[list[str]]) -> None:
         if mixed_sum(results(opcode, operands), operands) != int(wanted, 16):
             different.append((opcode, hex(int(place) * COUNT)))
     assert not different
+
+
+@pytest.mark.parametrize("opcode", OPCODES)
+def test_the_kernel_that_sums_on_a_gpu(opcode: str) -> None:
+    """What units_on_gpu.py launches, here for 512 operands."""
+    total = np.zeros(1, np.uint64)
+    run_ptx(sum_kernel(opcode), "k", 2, 256, [total, 0x3F7FFF00])
+    operands = np.arange(512, dtype=np.uint32) + np.uint32(0x3F7FFF00)
+    assert int(total[0]) == mixed_sum(results(opcode, operands), operands)
 
 
 @pytest.mark.parametrize("opcode", OPCODES)
