@@ -113,6 +113,15 @@ def test_any_number_of_compute_units(chooser: None, multiprocessors: int) -> Non
 
 
 @needs_kernels
+@pytest.mark.parametrize(("topk", "blocks"), [(16, 257), (16, 8192), (32, 4097), (64, 8192), (16, 8193)])
+def test_rows_of_many_blocks(topk: int, blocks: int) -> None:
+    """As many as one wave, some waves and all waves of the merge take; and one more than it takes."""
+    args = generate(78, variant="integers", seq_lens=[128 * blocks - 5, 700], q_len=1, num_heads=1, topk=topk, **E4M3)
+    scores, _ = block_scores(args)
+    assert torch.equal(run(args, 32), choose_all(scores, counts(args), topk))
+
+
+@needs_kernels
 def test_more_requests_than_threads(chooser: None) -> None:
     """A workgroup sees 512 requests at a time."""
     lengths = [(37 * i) % 300 for i in range(1100)]
