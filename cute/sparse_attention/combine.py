@@ -9,7 +9,7 @@ import math
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Int32, Int64, Uint32
-from msa_ops.cute.common import bulk_copy, memory
+from msa_ops.cute.common import bulk_copy, float_vectors, memory
 from msa_ops.cute.common import half_pairs as half
 from msa_ops.cute.common.asm import select
 from msa_ops.cute.sparse_attention.sm90_configs import (
@@ -57,20 +57,16 @@ def finish(
     lane: Int32,
     rank: Int32,
     cluster: Int32,
-    first_row: Int32,
+    pair: Int32,
     group: Int32,
     v_scale: Int64,
     out: Int64,
     lse: Int64,
     q_dtype: Int32,
 ):
-    """After a barrier behind `store_warp`. first_row: of the KV head in out and lse; group: its query heads."""
-    scale = Float32(1.0)
-    if cutlass.const_expr(config.kv_format == "nvfp4"):
-        scale = Float32(2.0**half.E2M1_SHIFT)
-    if v_scale != Int64(0):
-        scale = scale * memory.load_global_f32(v_scale)
-
+    """After a barrier behind `store_warp`. pair: of token and KV head, in out and lse; group: query heads of it."""
+    if cutlass.const_expr(not config.parts):
+        scale = scale_of_values(config.kv_format, v_scale)
     share = 16 // config.warps  # pieces of a lane
     mine = warp * share
     row = lane // 4 + mine // 8 * 8
@@ -84,10 +80,17 @@ def finish(
         found = [memory.load_shared_f32x4(rings + (w * config.ring_bytes + k * 512)) for w in range(config.warps)]
         merged.append([weighted(shares, [part[n] for part in found]) for n in range(4)])
 
-    if cluster == 1:
+    first_row = pair * group
+    if cutlass.const_expr(config.parts):
+        part = Int64(pair * cluster + rank)
+        if Boolean(lane % 4 == 0) & Boolean(mine % 8 == 0):
+            float_vectors.store_f32x2(lse + (part * STATE_BYTES + Int64(row * 8)), most, total)
+        for k in cutlass.range_constexpr(share):
+            float_vectors.store_f32x4(out + (part * SUMS_BYTES + Int64(((mine + k) * 32 + lane) * 16)), *merged[k])
+    elif cluster == 1:
         if row < group:
             for k in cutlass.range_constexpr(share):
-                _write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse, q_dtype)
+                write(first_row + row, lane, mine + k, merged[k], most, total, scale, out, lse, q_dtype)
     else:
         cute.arch.cluster_wait()  # for the blocks' arrival when their barriers were ready
         received = shared + received_at(config)
@@ -145,10 +148,21 @@ def _finish_piece(
     total = weighted(shares, weights)
     if row < group:
         merged = [weighted(shares, [part[n] for part in parts]) for n in range(4)]
-        _write(first_row + row, lane, piece // 32, merged, most, total, scale, out, lse, q_dtype)
+        write(first_row + row, lane, piece // 32, merged, most, total, scale, out, lse, q_dtype)
 
 
-def _write(
+@cute.jit
+def scale_of_values(kv_format: cutlass.Constexpr, v_scale: Int64) -> Float32:
+    """By what sums of products with V are to be multiplied; v_scale: 0, or the address of another factor."""
+    scale = Float32(1.0)
+    if cutlass.const_expr(kv_format == "nvfp4"):
+        scale = Float32(2.0**half.E2M1_SHIFT)
+    if v_scale != Int64(0):
+        scale = scale * memory.load_global_f32(v_scale)
+    return scale
+
+
+def write(
     row: Int32, lane: Int32, piece: Int32, sums: list, most, total, scale, out: Int64, lse: Int64, q_dtype: Int32
 ):
     """Writes a piece of a row of the results, and with the first one the row's lse."""

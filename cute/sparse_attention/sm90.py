@@ -91,7 +91,9 @@ class SparseAttentionSm90:
         """Addresses of tensors, strides in elements (of q and the cache: bytes), and what the host knows of the shapes.
 
         head_stride: bytes from a head's K to the next head's, and of V. scale_head_stride: likewise of scales. Offsets
-        in a page, from its start. cluster: thread blocks that share a pair.
+        in a page, from its start. cluster: thread blocks that share a pair; they are a cluster, but for a configuration
+        that writes parts. That takes as `out` where the sums go, [pairs, cluster, SUMS_BYTES], and as `lse` where the
+        statistics go, [pairs, cluster, STATE_BYTES].
         """
         self.kernel(
             q,
@@ -130,7 +132,7 @@ class SparseAttentionSm90:
         ).launch(
             grid=(tokens * num_kv_heads * cluster, 1, 1),
             block=(self.threads, 1, 1),
-            cluster=(cluster, 1, 1),
+            cluster=(1, 1, 1) if self.config.parts else (cluster, 1, 1),
             smem=shared_memory(self.config),
             min_blocks_per_mp=self.config.blocks,
             preferred_smem_carveout=100,
@@ -191,12 +193,14 @@ class SparseAttentionSm90:
         if lane == 0:
             for stage in cutlass.range_constexpr(config.stages):
                 bulk_copy.barrier_init(barriers + 8 * stage, 1)
-            if warp == 0:
-                bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
-                bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
+            if cutlass.const_expr(not config.parts):
+                if warp == 0:
+                    bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
+                    bulk_copy.barrier_expect(shared + EXCHANGE_AT, combine.expected_bytes(cluster))
             bulk_copy.barrier_init_fence()
-        if cluster > 1:
-            cute.arch.cluster_arrive_relaxed()  # the fence has released the barriers; another one waits for memory
+        if cutlass.const_expr(not config.parts):
+            if cluster > 1:
+                cute.arch.cluster_arrive_relaxed()  # the fence has released the barriers; another one waits for memory
         # Nothing that an earlier kernel may have written is read above; the next kernel may begin to do the same.
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
@@ -309,7 +313,7 @@ class SparseAttentionSm90:
             lane,
             rank,
             cluster,
-            pair * group,
+            pair,
             group,
             v_scale.toint(),
             out.toint(),

@@ -28,6 +28,7 @@ class Config:
 
     stages: chunks of a warp in shared memory. blocks: thread blocks that a multiprocessor holds.
     side: tiles of 8 tokens whose products with K are made side by side.
+    parts: blocks that share a pair are no cluster; each writes its part of the sums, which sm90_merge merges.
     any_q: q may be FP16 or E4M3, too; asking for its dtype costs time in small batches.
     """
 
@@ -39,10 +40,13 @@ class Config:
     blocks: int
     side: int = 2
     any_q: bool = False
+    parts: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.kv_format}_{'packed' if self.packed else 'planes'}_w{self.warps}{'_any_q' if self.any_q else ''}"
+        layout = "packed" if self.packed else "planes"
+        kind = ("_parts" if self.parts else "") + ("_any_q" if self.any_q else "")
+        return f"{self.kv_format}_{layout}_w{self.warps}{kind}"
 
     @property
     def chunks_of_a_page(self) -> int:
@@ -124,6 +128,7 @@ def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
 
 BF16_CONFIGS = (
     Config("nvfp4", False, warps=4, chunk=32, stages=4, blocks=2, side=4),
+    Config("nvfp4", False, warps=4, chunk=32, stages=4, blocks=2, side=4, parts=True),
     Config("nvfp4", False, warps=8, chunk=16, stages=4, blocks=2),
     *(
         config

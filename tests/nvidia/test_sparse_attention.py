@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 from msa_ops.cute.sparse_attention import sm90_configs as configs
+from msa_ops.cute.sparse_attention import sm90_merge_configs as merge
 from msa_ops.cute.sparse_attention import sm90_pages_configs as pages
 
-from msa_ops.nvidia.sparse_attention import PROCESSORS, choose_cluster, choose_shape, kernel_name, shares_pages
+from msa_ops.nvidia.sparse_attention import (
+    PART_BYTES,
+    PROCESSORS,
+    choose_cluster,
+    choose_shape,
+    kernel_name,
+    place_parts,
+    shares_pages,
+    workspace,
+)
 from msa_ops.nvidia.sparse_attention_limits import prefill_refusals, refusals
-from msa_ops.ops.sparse_attention import Facts
+from msa_ops.ops.sparse_attention import SPEC, Facts
 from msa_ops.registry import parse_platform
 
 PLATFORM = parse_platform("sm_90a")
 
 
 @pytest.mark.parametrize("topk", [1, 2, 3, 7, 16, 64])
-@pytest.mark.parametrize("pairs", [1, 4, 24, 25, 48, 49, 64, 65, 96, 97, 160, 161, 192, 193, 512, 100_000])
+@pytest.mark.parametrize(
+    "pairs", [1, 4, 14, 15, 17, 22, 24, 25, 30, 31, 34, 44, 48, 49, 64, 65, 96, 97, 160, 161, 192, 193, 512, 100_000]
+)
 def test_a_shape_has_a_kernel_and_a_page_for_every_block(pairs: int, topk: int) -> None:
     names = {f"sparse_attention__{c.name}__sm_90a" for c in (*configs.CONFIGS, *pages.FAMILY.configs)}
     for kv_format, layouts in (("nvfp4", ("planes", "slots")), ("fp8", ("planes", "packed")), ("bf16", ("packed",))):
@@ -26,7 +39,7 @@ def test_a_shape_has_a_kernel_and_a_page_for_every_block(pairs: int, topk: int) 
         for layout in layouts:
             for bf16_queries in (False, True):
                 assert kernel_name(kv_format, layout, shape, bf16_queries) in names
-        assert shape.cluster in (1, 2, 4, 8) and shape.cluster <= max(topk, 1)
+        assert shape.cluster in ((3, 4, 6, 8) if shape.parts else (1, 2, 4, 8)) and shape.cluster <= max(topk, 1)
 
 
 def test_fewer_pairs_have_more_warps_each() -> None:
@@ -38,6 +51,39 @@ def test_fewer_pairs_have_more_warps_each() -> None:
 def test_many_pairs_of_nvfp4_go_page_by_page() -> None:
     assert choose_shape(512, 16, "nvfp4").paged
     assert not choose_shape(512, 16, "fp8").paged and not choose_shape(4, 16, "nvfp4").paged
+
+
+def test_pairs_that_clusters_would_place_unevenly_are_divided_into_parts() -> None:
+    """Every block then has a multiprocessor of its own, and the merge takes as many parts."""
+    shapes = {pairs: choose_shape(pairs, 16, "nvfp4") for pairs in range(1, 600)}
+    parted = {pairs: shape.cluster for pairs, shape in shapes.items() if shape.parts}
+    assert set(parted) == {*range(15, 23), *range(31, 45)}
+    assert all(pairs * parts <= PROCESSORS and 1 < parts <= merge.MAX_PARTS for pairs, parts in parted.items())
+    assert not choose_shape(32, 16, "fp8").parts and not choose_shape(32, 3, "nvfp4").parts
+
+
+def test_workspace_holds_the_parts_of_a_call_and_no_more() -> None:
+    """Whatever the number of tokens is that the facts round up."""
+    for tokens in (*range(1, 70), 128, 4096):
+        for heads, topk in itertools.product((1, 2, 4), (3, 4, 8, 16)):
+            rounded = 1 << (tokens - 1).bit_length()
+            facts = replace(Facts(), tokens=rounded, num_kv_heads=heads, topk=topk)
+            shapes = {n * heads: choose_shape(n * heads, topk, "nvfp4") for n in range(rounded // 2 + 1, rounded + 1)}
+            parts = [pairs * shape.cluster for pairs, shape in shapes.items() if shape.parts]
+            assert workspace(PLATFORM, facts) == max(parts, default=0) * PART_BYTES
+            assert workspace(PLATFORM, replace(facts, kv_format="fp8")) == 0
+    wanted = workspace(PLATFORM, replace(Facts(), tokens=8))
+    assert wanted == 128 * PART_BYTES
+    args = SPEC.generate(0, batch=8, seq_len=300, topk=16, q_len=1)
+    shape = choose_shape(32, 16, "nvfp4")
+    for given in (None, torch.empty(wanted - 1, dtype=torch.uint8)):
+        args.workspace = given
+        with pytest.raises(ValueError, match=f"workspace: accepted: at least {wanted} bytes"):
+            place_parts(args, shape)
+    args.workspace = torch.empty(wanted, dtype=torch.uint8)
+    sums, statistics = place_parts(args, shape)
+    assert sums == args.workspace.data_ptr()
+    assert statistics - sums == 128 * configs.SUMS_BYTES and statistics % 16 == 0
 
 
 def test_verification_of_many_requests_shares_pages() -> None:

@@ -57,6 +57,9 @@ CASES = {
     "scores": Case("indexer_scores", INDEXER | {"q_len": 4}, ragged=True),
     "sparse-decode": Case("sparse_attention", ATTENTION | {"batch": 8, "q_len": 1}, ragged=True),
     "sparse-one": Case("sparse_attention", ATTENTION | {"batch": 1, "q_len": 1}, ragged=True),
+    "sparse-parts": Case(  # 33 pairs of a token and a KV head, also when `sanitize` makes other cases smaller
+        "sparse_attention", ATTENTION | {"batch": 3, "q_len": 11, "num_heads": 16, "num_kv_heads": 1}, ragged=True
+    ),
     "sparse-verify-tp4": Case(
         "sparse_attention", ATTENTION | {"batch": 8, "q_len": 8, "num_heads": 16, "num_kv_heads": 1}, ragged=True
     ),

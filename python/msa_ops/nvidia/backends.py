@@ -117,6 +117,7 @@ BACKENDS = (
         predicate=sparse_attention_limits.refusals,
         numerics=Numerics(rounding=("exact",)),
         compiled=True,
+        workspace="msa_ops.nvidia.sparse_attention:workspace",
     ),
     Backend(
         op="sparse_attention",

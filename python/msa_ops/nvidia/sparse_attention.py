@@ -14,7 +14,8 @@ from msa_ops.cute.tiled_attention import chosen_layout  # type: ignore[import-un
 from msa_ops.nvidia.launch import bits, launch, pointer
 from msa_ops.nvidia.tiled_attention import cache_strides, number_of_tiles
 from msa_ops.ops.attention_arguments import scale_of_softmax
-from msa_ops.ops.sparse_attention import Args
+from msa_ops.ops.sparse_attention import Args, Facts
+from msa_ops.registry.platform import Platform
 
 # Cache policies as createpolicy makes them, for the whole of an access.
 EVICT_NORMAL = 0x1000000000000000
@@ -32,11 +33,13 @@ class Shape:
     """How the work is divided. warps: of a block. cluster: blocks that share a KV head's pages.
 
     paged: the warps of a block go from page to page together (NVFP4 only); else each has chunks of pages of its own.
+    parts: these blocks are no cluster, and another kernel merges what they write (NVFP4 only).
     """
 
     warps: int
     cluster: int
     paged: bool = False
+    parts: bool = False
 
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
@@ -51,6 +54,23 @@ def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
         shape = choose_shape(tokens * a.num_kv_heads, a.block_ids.shape[2], a.kv_format)
         start(a, outs, shape, evict_first=tokens <= batch)
 
+
+def workspace(platform: Platform, facts: Facts) -> int:
+    """Parts of the sums, and their statistics. Facts hold the number of tokens rounded up to a power of two."""
+    most = 0
+    for tokens in range(facts.tokens // 2 + 1, min(facts.tokens, PARTS[-1][1]) + 1):
+        shape = choose_shape(tokens * facts.num_kv_heads, facts.topk, facts.kv_format)
+        if shape.parts:
+            most = max(most, tokens * facts.num_kv_heads * shape.cluster)
+    return most * PART_BYTES
+
+
+PARTS = ((15, 16, 8), (17, 22, 6), (31, 33, 4), (34, 44, 3))
+"""Least and most pairs, and the parts of a pair, where clusters do not find multiprocessors of their own: 14 clusters
+of eight blocks do, and 30 of four. Single blocks do up to the number of multiprocessors; that is worth a second launch.
+"""
+PART_BYTES = kernel.SUMS_BYTES + kernel.STATE_BYTES
+"""What a block that shares a pair with others writes, if they are no cluster."""
 
 SHARING_TOKENS = 6
 """Query tokens a request, on average, from which on a block works on eight of them."""
@@ -87,6 +107,9 @@ def choose_shape(pairs: int, topk: int, kv_format: str) -> Shape:
     four warps are better than one of eight.
     """
     scaled = kv_format == "nvfp4"
+    parts = next((parts for least, most, parts in PARTS if least <= pairs <= most), 0)
+    if scaled and 0 < parts <= topk:
+        return Shape(4, parts, parts=True)
     if pairs > (160 if scaled else 192):
         return Shape(4, 1, paged=scaled)
     if pairs > (64 if scaled else 96):
@@ -102,12 +125,16 @@ def choose_shape(pairs: int, topk: int, kv_format: str) -> Shape:
 @functools.cache
 def kernel_name(kv_format: str, kv_layout: str, shape: Shape, bf16_queries: bool) -> str:
     layout = "pages" if shape.paged else "packed" if kv_layout == "packed" else "planes"
-    return f"sparse_attention__{kv_format}_{layout}_w{shape.warps}{'' if bf16_queries else '_any_q'}__sm_90a"
+    kind = ("_parts" if shape.parts else "") + ("" if bf16_queries else "_any_q")
+    return f"sparse_attention__{kv_format}_{layout}_w{shape.warps}{kind}__sm_90a"
 
 
 def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool) -> None:
-    """Launches one configuration."""
+    """Launches one configuration, and the merge of parts if it makes some."""
     out, lse = outs
+    results = pointer(out), pointer(lse)
+    if shape.parts:
+        results = place_parts(a, shape)
     page = main_page(a.kv_format, a.num_kv_heads, a.kv_layout)
     k, v = page.member("k"), page.member("v")
     scaled = a.kv_format == "nvfp4"
@@ -125,8 +152,7 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         pointer(a.cu_seqlens_q),
         pointer(a.k_scale),
         pointer(a.v_scale),
-        pointer(out),
-        pointer(lse),
+        *results,
         size * a.q.stride(0),
         size * a.q.stride(1),
         a.kv_cache.stride(0),
@@ -151,6 +177,28 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         CODE_FACTOR,
         bits(scale_of_softmax(a)),
     )
+    if shape.parts:
+        launch(
+            f"sparse_attention__merge_parts_{a.kv_format}__sm_90a",
+            a.q.device,
+            *results,
+            pointer(a.v_scale),
+            pointer(out),
+            pointer(lse),
+            a.q.shape[0] * a.num_kv_heads,
+            shape.cluster,
+            a.q.shape[1] // a.num_kv_heads,
+            Q_DTYPES[a.q.dtype],
+        )
+
+
+def place_parts(a: Args, shape: Shape) -> tuple[int, int]:
+    """Addresses of the sums and of the statistics of all parts. Raises ValueError if the workspace is too small."""
+    parts = a.q.shape[0] * a.num_kv_heads * shape.cluster
+    if a.workspace is None or a.workspace.numel() < parts * PART_BYTES:
+        raise ValueError(f"workspace: accepted: at least {parts * PART_BYTES} bytes")
+    sums = pointer(a.workspace)
+    return sums, sums + parts * kernel.SUMS_BYTES
 
 
 def start_chosen(a: Args, outs: tuple[Tensor, ...], tiles: int, cluster: int) -> None:
