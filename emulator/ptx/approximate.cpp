@@ -91,6 +91,19 @@ uint32_t moved64(uint32_t word, int32_t powers) {
   return moved < (1 << 20) ? 0 : static_cast<uint32_t>(moved);
 }
 
+uint32_t upper_word(double value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  const auto word = static_cast<uint32_t>(bits >> 32);
+  return (word & 0x7fffffff) < kLeastNormal64 ? word & 0x80000000 : word;
+}
+double from_upper_word(uint32_t word) {
+  const std::uint64_t bits = std::uint64_t{word} << 32;
+  double value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 }  // namespace
 
 void set_unit_table(const std::string& name, const std::string& bytes) {
@@ -173,6 +186,7 @@ std::uint32_t unit_rcp64(std::uint32_t a) {
   if (magnitude > kInfinity64) return kUpperNan64;
   if (magnitude == kInfinity64) return sign;
   if (magnitude < kLeastNormal64) return sign | kInfinity64;
+  if (!rcp_values.is_there()) return upper_word(1.0 / from_upper_word(a));
   const auto power = static_cast<int32_t>(magnitude >> 20) - 1023;
   return sign | moved64(rcp_values.at((magnitude & 0xfffff) << 3) >> 3, kRebias - power);
 }
@@ -181,6 +195,7 @@ std::uint32_t unit_rsqrt64(std::uint32_t a) {
   if (magnitude > kInfinity64 || (sign != 0 && magnitude >= kLeastNormal64)) return kUpperNan64;
   if (magnitude == kInfinity64) return 0;
   if (magnitude < kLeastNormal64) return sign | kInfinity64;
+  if (!rsqrt_values.is_there()) return upper_word(1.0 / std::sqrt(from_upper_word(a)));
   const auto power = static_cast<int32_t>(magnitude >> 20) - 1023;
   const int32_t odd = power & 1;
   const std::uint32_t place = (magnitude & 0xfffff) << 3 | static_cast<std::uint32_t>(odd) << 23;

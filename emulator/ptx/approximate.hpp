@@ -18,7 +18,6 @@ float unit_sin(float turns);
 float unit_cos(float turns);
 float unit_tanh(float a);
 // Of the upper word of an fp64 number, to the upper word of the result; the lower words are not looked at, and zero.
-// The tables of rcp and rsqrt must be there.
 std::uint32_t unit_rcp64(std::uint32_t a);
 std::uint32_t unit_rsqrt64(std::uint32_t a);
 
