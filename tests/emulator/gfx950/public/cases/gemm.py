@@ -81,6 +81,53 @@ def _fp8(waves: int, shuffled: bool):
     return run
 
 
+SIX_BITS = torch.tensor([m / 8 if e == 0 else 2.0 ** (e - 1) * (1 + m / 8) for e in range(4) for m in range(8)])
+"""The numbers of E2M3, by code; the sign is bit 5."""
+
+
+def _packed_six_bits(codes: torch.Tensor) -> torch.Tensor:
+    """Codes [rows, k], uint8, to bytes [rows, k]: 32 codes in 24 bytes, then 8 that nobody reads."""
+    bits = (codes.long()[..., None] >> torch.arange(6) & 1).unflatten(1, (-1, 32)).flatten(2)
+    packed = (bits.unflatten(-1, (24, 8)) << torch.arange(8)).sum(-1).to(torch.uint8)
+    return torch.nn.functional.pad(packed, (0, 8)).flatten(1)
+
+
+def _mxfp4_preshuffle(a_format: str, b_format: str = "fp4", tiles: tuple[int, int, int] = (32, 128, 256)):
+    """A in four, six or eight bits, all with E8M0 scales."""
+
+    def operand(name: str, rows: int, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Bytes, scales, numbers."""
+        scales = torch.randint(124, 129, (rows, k // 32), dtype=torch.uint8)
+        factor = torch.exp2(scales.double() - 127).repeat_interleave(32, -1)
+        if name == "fp4":
+            codes, scales = random_mxfp4(rows, k)
+            return codes, scales, wide(codes, scales)
+        if name == "fp6":
+            codes = torch.randint(0, 64, (rows, k), dtype=torch.uint8)
+            numbers = SIX_BITS[(codes & 31).long()].double() * torch.where(codes >= 32, -1, 1)
+            return _packed_six_bits(codes), scales, numbers * factor
+        numbers = torch.randn(rows, k).to(FP8)
+        return numbers.view(torch.uint8), scales, numbers.double() * factor
+
+    def run(_: Hip) -> str:
+        import flydsl.compiler as flyc
+        import flydsl.expr as fx
+        from kernels.gemm.mxfp4_preshuffle import launch_gemm
+
+        m, n, k = 40, 256, 1024
+        (a, a_scale, a_wide), (b, b_scale, b_wide) = operand(a_format, m, k), operand(b_format, n, k)
+        out = torch.full((m, n), float("nan"), dtype=torch.bfloat16)
+        arguments = out, a, shuffled_rows(b), shuffled_scales(a_scale), shuffled_scales(b_scale)
+        launch_gemm(
+            *(flyc.from_c_void_p(fx.Uint8, x.data_ptr()) for x in arguments), m, n, torch.cuda.current_stream(),
+            n, k, *tiles, a_format, "bf16", b_format, 1, *[-1] * 6, 0, 0,
+        )  # fmt: skip
+        wanted = a_wide @ b_wide.T
+        return compare(out, wanted, absolute=2.0**-8 * wanted.abs().max().item(), relative=0.01)
+
+    return run
+
+
 def _a16w16(split: int, dtype: torch.dtype):
     def run(_: Hip) -> str:
         from kernels.gemm.gemm_a16w16_gfx950 import gemm_a16w16
@@ -141,6 +188,10 @@ CASES = [
     Case("fp8_gemm_4wave", "256 x 256 x 512, scales of rows", _fp8(4, False), alarm="wait states", mend=_FP8_WAITS),
     Case("fp8_gemm_4wave_shuffled", "the same with B in tiles", _fp8(4, True), alarm="race", mend=_FP8_WAITS),
     Case("fp8_gemm_8wave", "256 x 256 x 512, scales of rows", _fp8(8, False), alarm="race", mend=_FP8_8_WAITS),
+    Case("mxfp4_preshuffle", "A and B in MXFP4, 40 x 256 x 1024", _mxfp4_preshuffle("fp4")),
+    Case("mxfp4_preshuffle_fp6", "A in MXFP6", _mxfp4_preshuffle("fp6")),
+    Case("mxfp4_preshuffle_fp8", "A in MXFP8", _mxfp4_preshuffle("fp8")),
+    Case("mxfp4_preshuffle_fp8_both", "A and B in MXFP8", _mxfp4_preshuffle("fp8", "fp8")),
     Case("a16w16_gemm", "100 x 256 x 512, bf16, bias", _a16w16(1, torch.bfloat16)),
     Case("a16w16_gemm_splitk", "fp16, k in two parts that workgroups add", _a16w16(2, torch.float16)),
 ]
