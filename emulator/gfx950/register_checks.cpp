@@ -90,13 +90,73 @@ void Wave::require_scalar(unsigned index) const {
   throw Violation{FaultKind::kUninitializedRegister, name_of_scalar(index) + " is read and has no value"};
 }
 
-void Wave::check_scalars(const Instruction& instruction) const {
+std::uint64_t Wave::lacking(const Operand& operand) const {
+  std::uint64_t bits = 0;
+  if (operand.kind != Operand::Kind::kScalar) return 0;
+  for (unsigned word = 0; word < operand.dwords; ++word) {
+    const unsigned index = operand.index + word;
+    const std::uint8_t state = scalar_state_[index];
+    if (state == 2) require_scalar(index);
+    const std::uint32_t of_word = state == 0 ? ~0U : state == 3 ? scalar_lacking_[index] : 0;
+    bits |= std::uint64_t{of_word} << 32 * word;
+  }
+  return bits;
+}
+
+// Compilers keep a condition of lanes that have gone elsewhere beside that of the present ones, by s_andn2, s_and and
+// s_or with exec: at first the former has no value.
+bool Wave::hands_on_bits(const Instruction& instruction) {
+  const unsigned number = instruction.form->number;
+  const Operand &first = instruction.sources[0], &second = instruction.sources[1];
+  if (instruction.encoding == Encoding::kSop1) {
+    if (number == 4 || number == 5) {  // s_not
+      result_lacking_ = lacking(first);
+      return true;
+    }
+    return number == 32 && (lacking(first) & exec()) == 0;  // s_and_saveexec_b64
+  }
+  if (instruction.encoding != Encoding::kSop2) {
+    const Operand& mask = instruction.mask_source;
+    return mask.kind == Operand::Kind::kScalar && mask.dwords == 2 && (lacking(mask) & exec()) == 0 &&
+           lacking(first) == 0 && lacking(second) == 0 && lacking(instruction.sources[2]) == 0;
+  }
+  const std::uint64_t a = value64(first), b = value64(second), no_a = lacking(first), no_b = lacking(second);
+  const auto conjunction = [&](std::uint64_t x, std::uint64_t y) { return (no_a & (y | no_b)) | (no_b & (x | no_a)); };
+  switch (number & ~1U) {  // with 64 bits the odd one
+    case 10: result_lacking_ = scc_ ? no_a : no_b; break;               // s_cselect
+    case 12: case 22: result_lacking_ = conjunction(a, b); break;       // s_and, s_nand
+    case 14: case 24: result_lacking_ = conjunction(~a, ~b); break;     // s_or, s_nor
+    case 16: case 26: result_lacking_ = no_a | no_b; break;             // s_xor, s_xnor
+    case 18: result_lacking_ = conjunction(a, ~b); break;               // s_andn2
+    case 20: result_lacking_ = conjunction(~a, b); break;               // s_orn2
+    default: return false;
+  }
+  if (instruction.destination.dwords == 1) result_lacking_ &= 0xffffffff;
+  return true;
+}
+
+void Wave::note_lacking_bits(const Instruction& instruction) {
+  const Operand& to = instruction.destination;
+  if (to.index <= kExec + 1 && to.index + to.dwords > kExec) {
+    throw Violation{FaultKind::kUninitializedRegister, "exec is made of bits that have no value"};
+  }
+  for (unsigned word = 0; word < to.dwords; ++word) {
+    const auto bits = static_cast<std::uint32_t>(result_lacking_ >> 32 * word);
+    scalar_lacking_[to.index + word] = bits;
+    scalar_state_[to.index + word] = bits == 0 ? 1 : 3;
+  }
+  if (instruction.encoding == Encoding::kSop2 && (instruction.form->number & ~1U) == 10) return;  // leaves scc
+  const std::uint64_t value = to.dwords == 2 ? sgpr64(to.index) : sgpr(to.index);
+  scc_known_ = (value & ~result_lacking_) != 0;
+}
+
+void Wave::check_scalars(const Instruction& instruction) {
   if (instruction.encoding == Encoding::kSop1 && instruction.form->number <= 1)
     return;  // s_mov hands on what is missing
   for (unsigned i = 0; i < instruction.num_scalar_reads; ++i) {
     const Range& range = instruction.scalar_reads[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
-      if (scalar_state_[r] != 1) require_scalar(r);
+      if (scalar_state_[r] != 1 && !hands_on_bits(instruction)) require_scalar(r);
     }
   }
   if ((instruction.form->flags & kReadsScc) != 0 && !scc_known_) {

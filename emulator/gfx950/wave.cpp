@@ -88,6 +88,7 @@ void Wave::start() {
   std::fill(scratch_written_.begin(), scratch_written_.end(), std::uint8_t{0});
   scalar_.fill(0);
   scalar_state_.fill(0);
+  result_lacking_ = 0;
   scc_ = scc_known_ = false;
   vector_head_ = vector_count_ = lds_head_ = lds_count_ = awaited_ = 0;
   scalar_loads_.clear();
@@ -207,8 +208,12 @@ void Wave::step(const Instruction& instruction) {
   for (unsigned i = 0; i < instruction.num_scalar_writes; ++i) {
     const Range& range = instruction.scalar_writes[i];
     for (unsigned r = range.first; r < unsigned{range.first} + range.count; ++r) {
-      if (scalar_state_[r] == 0) scalar_state_[r] = 1;
+      if (scalar_state_[r] != 2) scalar_state_[r] = 1;
     }
+  }
+  if (result_lacking_ != 0) {
+    note_lacking_bits(instruction);
+    result_lacking_ = 0;
   }
   if (missing_high_ != 0) {
     undefine_from(instruction.destination.index + 1, missing_high_, missing_from_);
@@ -220,8 +225,10 @@ void Wave::step(const Instruction& instruction) {
       instruction.sources[0].kind == Operand::Kind::kScalar) {
     for (unsigned word = 0; word < instruction.destination.dwords; ++word) {
       const std::uint8_t state = scalar_state_[instruction.sources[0].index + word];
-      if (state == 2) require_scalar(instruction.sources[0].index + word);
+      const bool decides = instruction.destination.index + word - kExec < 2;
+      if (state == 2 || (decides && state != 1)) require_scalar(instruction.sources[0].index + word);
       scalar_state_[instruction.destination.index + word] = state;
+      scalar_lacking_[instruction.destination.index + word] = scalar_lacking_[instruction.sources[0].index + word];
     }
   }
   if (instruction.encoding >= Encoding::kVop1 && instruction.encoding <= Encoding::kMfma) note_issue(instruction);

@@ -86,7 +86,7 @@ class Wave : public WarpProgram, private LdsReader {
     return passes ? missing & ~pending_[index] : missing;
   }
   bool accepts(FaultKind kind) const { return kernel_.accepted().has(kind, present().address); }
-  void check_scalars(const Instruction& instruction) const;
+  void check_scalars(const Instruction& instruction);
   void require_scalar(unsigned index) const;
   bool bytes_defined(unsigned index, unsigned byte_mask, Mask lanes) const;
 
@@ -236,6 +236,10 @@ class Wave : public WarpProgram, private LdsReader {
   void step(const Instruction& instruction);
   // Lanes of sources without a value, for instructions that hand on what is missing; Violation for the others.
   Mask check_reads(const Instruction& instruction);
+  std::uint64_t lacking(const Operand& operand) const;  // bits of a scalar operand without a value
+  // Whether the instruction does with the bits that are there, or hands the lack on (result_lacking_).
+  bool hands_on_bits(const Instruction& instruction);
+  void note_lacking_bits(const Instruction& instruction);
   void check_wait_states(const Instruction& instruction);
   void check_matrix_results(const Instruction& instruction, bool is_matrix, bool is_valu);
   void check_rare(const Instruction& instruction);
@@ -274,7 +278,9 @@ class Wave : public WarpProgram, private LdsReader {
   unsigned missing_from_ = 0;                      // a row that check_reads found without a value
   mutable std::int64_t blamed_ = -1;               // instruction at fault, if it is not the present one
   alignas(16) std::array<std::uint32_t, 128> scalar_{};
-  std::array<std::uint8_t, 128> scalar_state_{};   // 0 no value, 1 ready, 2 in flight
+  std::array<std::uint8_t, 128> scalar_state_{};   // 0 no value, 1 ready, 2 in flight, 3 some bits have no value
+  std::array<std::uint32_t, 128> scalar_lacking_{};  // which
+  std::uint64_t result_lacking_ = 0;                 // of the present instruction's result
   bool scc_ = false, scc_known_ = false;
   bool flush_ = false, ieee_ = true, dx10_clamp_ = true;
   std::uint32_t mode_ = 0;

@@ -48,6 +48,13 @@ s_nop 1
 s_and_saveexec_b64 s[4:5], vcc
 """
 """Both waves read what the first one wrote; lanes of the second stay on."""
+GONE_LANES = """v_cmp_gt_u32 vcc, 37, v0
+s_and_saveexec_b64 s[4:5], vcc
+v_cmp_gt_u32 vcc, 9, v0
+s_andn2_b64 s[12:13], s[40:41], exec
+s_and_b64 s[14:15], vcc, exec
+s_or_b64 s[40:41], s[12:13], s[14:15]
+"""
 CASES = {
     "vector_register": Case(
         "uninitialized register",
@@ -71,6 +78,17 @@ CASES = {
         "uninitialized register",
         wrong="s_add_u32 s4, s40, 1 // here\nv_mov_b32 v4, s4",
         right="s_mov_b32 s40, 5\ns_add_u32 s4, s40, 1\nv_mov_b32 v4, s4",
+    ),
+    # A condition of the lanes that have gone is kept beside that of the others; at first it has no value.
+    "condition_of_some_lanes": Case(
+        "uninitialized register",
+        wrong=GONE_LANES + "s_mov_b64 exec, s[4:5]\nv_cndmask_b32_e64 v4, 0, 1, s[40:41] // here",
+        right=GONE_LANES + "v_cndmask_b32_e64 v4, 0, 1, s[40:41]\ns_mov_b64 exec, s[4:5]\nv_mov_b32 v4, 0",
+    ),
+    "condition_that_becomes_exec": Case(
+        "uninitialized register",
+        wrong=GONE_LANES + "s_and_b64 s[6:7], s[40:41], s[4:5]\ns_mov_b64 exec, s[6:7] // here\nv_mov_b32 v4, 0",
+        right=GONE_LANES + "s_and_b64 exec, s[40:41], exec\ns_mov_b64 exec, s[4:5]\nv_mov_b32 v4, 0",
     ),
     "scc": Case(
         "uninitialized register",

@@ -81,6 +81,55 @@ def _pa_decode(page: int, splits: int, rows: int, per_token: bool, transposed: b
     return run
 
 
+def _pa_persistent(rows: int, per_token: bool, window: int = 0):
+    """Pages of 1,024 keys: pieces of work that a kernel divides, their sums and the reduction; or a window."""
+
+    def run(_: Hip) -> str:
+        from kernels.attention.pa_decode_fp8 import get_pa_metadata, get_recommended_splits, pa_decode_ps_launch
+
+        lengths = torch.tensor([1027, 300, 2100], dtype=torch.int32)
+        heads, d, page, many = 16, 128, 1024, 3
+        used = -(-lengths // page)
+        pages = int(used.sum()) + 2
+        places = torch.randperm(pages)[: int(used.sum())].to(torch.int32)
+        starts = torch.cat([torch.zeros(1, dtype=torch.int32), used.cumsum(0).to(torch.int32)])
+        table = torch.zeros(many, int(used.max()), dtype=torch.int32)
+        for i in range(many):
+            table[i, : used[i]] = places[starts[i] : starts[i + 1]]
+        k, v = (torch.randn(pages, page, 1, d).to(FP8) for _ in "kv")
+        if per_token:
+            k_scale, v_scale = (torch.rand(pages, 1, page, 1) * 0.02 + 0.01 for _ in "kv")
+        else:
+            k_scale, v_scale = torch.tensor([0.02]), torch.tensor([0.03])
+        q = torch.randn(many * rows, heads, d).bfloat16()
+        out = torch.full_like(q, float("nan"))
+        keys = k.view(torch.uint8).permute(0, 2, 3, 1).reshape(pages, 1, d // 16, 16, page).permute(0, 1, 2, 4, 3)
+        values = v.view(torch.uint8).permute(0, 2, 3, 1).reshape(pages, 1, d, page // 16, 16).permute(0, 1, 3, 2, 4)
+        keys, values = keys.contiguous().view(FP8), values.contiguous().view(FP8)
+        metadata = None if window else get_pa_metadata(q, keys, lengths, starts, heads, 1)
+        pa_decode_ps_launch(
+            out, q, keys, values, lengths, places, starts, d**-0.5, k_scale, v_scale, sliding_window=window,
+            metadata=metadata, block_tables=table,
+            max_context_partition_num=get_recommended_splits(many, 1, sliding_window=window, query_length=rows),
+        )  # fmt: skip
+        expected = []
+        for i, length in enumerate(lengths.tolist()):
+            taken = table[i, : used[i]].long()
+            wide = [
+                (x[taken].double() * (s[taken].permute(0, 2, 1, 3).double() if per_token else s.double()))
+                .reshape(-1, 1, d)[:length]
+                for x, s in ((k, k_scale), (v, v_scale))
+            ]  # fmt: skip
+            keep = _causal(rows, length)
+            if window:
+                keep &= torch.arange(length) >= torch.arange(rows)[:, None] + length - rows - window
+            expected.append(_attention(q[i * rows : (i + 1) * rows], *wide, keep, d**-0.5))
+        wanted = torch.cat(expected)
+        return f"{compare(out, wanted, absolute=0.1 * wanted.abs().max().item())}, {cosine(out, wanted, 0.998)}"
+
+    return run
+
+
 def _mla_decode(lengths: list[int], spans: list[tuple[int, int, int]], together: bool = False, exact: bool = False):
     def run(_: Hip) -> str:
         import kernels.attention.mla_fwd_decode_m16x8_fp8_fp8 as mla
@@ -204,6 +253,8 @@ _MLA_PARTS = [130, 96, 63], [(0, 0, 130), (1, 130, 194), (1, 194, 226), (2, 226,
 
 # The first pages of values are read from the LDS, and those of the next tile stored there.
 _PA_BARRIER = (Insert("kernels.attention.pa_decode_tile", "2ccc9536b406", 507, "gpu.barrier()"),)
+# Scales of queries are read from the LDS, and the highest scores stored there.
+_WINDOW_BARRIER = (Insert("kernels.attention.pa_decode_swa", "3e0d5b5809b4", 498, "gpu.barrier()"),)
 # The values of a piece of work are read to its end, and the next piece loads its keys there.
 _MLA_BARRIER = (
     Insert("kernels.attention.mla_fwd_decode_m16x8_fp8_fp8", "272c0f04ab1c", 1590, "_barrier(vmcnt=0, lgkmcnt=0)"),
@@ -227,6 +278,22 @@ CASES = [
         _pa_decode(64, 1, 1, False, True),
         alarm="race",
         mend=_PA_BARRIER,
+    ),
+    Case("pa_persistent", "pages of 1024, work divided on the device", _pa_persistent(1, False)),
+    Case("pa_persistent_mtp", "four queries, scales of tokens", _pa_persistent(4, True)),
+    Case(
+        "pa_window",
+        "pages of 1024, window of 511 keys before",
+        _pa_persistent(2, True, 511),
+        alarm="race",
+        mend=_WINDOW_BARRIER,
+    ),
+    Case(
+        "pa_window_fused",
+        "window of 127, one partition",
+        _pa_persistent(1, True, 127),
+        alarm="race",
+        mend=_WINDOW_BARRIER,
     ),
     Case("mla_decode_fp8", "DeepSeek's 128 heads, a sequence in two pieces, whole tiles", _mla_decode(*_MLA_WHOLE)),
     Case(
