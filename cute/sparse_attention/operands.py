@@ -34,7 +34,8 @@ def load_queries(
     """Starts to read rows r and r + 8 of q, which lie head_stride bytes apart, as they are stored.
 
     Of the lane's 32 dims of each, `own` gets 8 from dim 8 x portion on, in 4 words (of E4M3 only the first two are
-    used); `words` all 32, if they are needed to scale the row. Rows from `group` on do not exist and are zero.
+    used); `words`, unless it is None, all 32, if they are needed to scale the row. Rows from `group` on do not exist
+    and are zero.
     """
     for i in cutlass.range_constexpr(2):
         row = lane // 4 + 8 * i
@@ -50,11 +51,23 @@ def load_queries(
             found = memory.load_global_128_if(source + Int64(16 * portion), exists)
             for k in cutlass.range_constexpr(4):
                 own[4 * i + k] = found[k]
-            if cutlass.const_expr(config.mma == "f16"):
+            if cutlass.const_expr(config.mma == "f16" and words is not None):
                 for j in cutlass.range_constexpr(4):
                     found = memory.load_global_128_if(source + Int64(16 * j), exists)
                     for k in cutlass.range_constexpr(4):
                         words[16 * i + 4 * j + k] = found[k]
+
+
+@cute.jit
+def store_largest(own: cute.Tensor, target: Int32, portion: Int32, lane: Int32):
+    """Puts the largest magnitude of each row's portion of BF16 where `prepare_queries` finds it behind a barrier.
+
+    So no warp needs more of the rows than its portion. target: 16 rows of 4 words, aligned to 16 bytes.
+    """
+    for i in cutlass.range_constexpr(2):
+        largest = _largest_of(own, 4 * i, 4)
+        if lane % 4 == 0:
+            memory.store_shared_i32(target + (lane // 4 + 8 * i) * 16 + 4 * portion, largest)
 
 
 @cute.jit
@@ -69,6 +82,7 @@ def prepare_queries(
     lane: Int32,
     base: Float32,
     dtype: Int32,
+    largest=None,
 ):
     """Puts two steps of the first operand of the products with K into shared memory, and each row's factor.
 
@@ -76,7 +90,8 @@ def prepare_queries(
     where the factor of row 0 is written, each factor_stride bytes from the one before.
     factor x product = base-2 logarithm of a weight; `base` is that factor for unscaled q. The factor is positive: its
     sign goes to q. For FP16 a row of BF16 is scaled by a power of two that gives its largest element the exponent
-    Q_EXPONENT; FP16 and E4M3 are exact as they are.
+    Q_EXPONENT; FP16 and E4M3 are exact as they are. largest: where `store_largest` of all portions put it, if `words`
+    is None.
     """
     flip = select(base < Float32(0.0), Uint32(0x80008000), Uint32(0))
     magnitude = select(base < Float32(0.0), -base, base)
@@ -91,7 +106,12 @@ def prepare_queries(
                     own[first + j] = pairs[j]
         else:
             if dtype == BF16:
-                scale, exponent = _scale_of_row(words, i)
+                if cutlass.const_expr(words is None):
+                    four = memory.load_shared_128(largest + (lane // 4 + 8 * i) * 16)
+                    low = cutlass.max(Int32(four[0]), Int32(four[1]))
+                    scale, exponent = _scale_for(cutlass.max(low, cutlass.max(Int32(four[2]), Int32(four[3]))))
+                else:
+                    scale, exponent = _scale_for(_largest_of(words, 16 * i, 16))
                 factor = factor * half.float_of_bits((127 - exponent) << 23)
                 for j in cutlass.range_constexpr(4):
                     word = own[first + j]
@@ -122,14 +142,20 @@ def prepare_queries(
 
 
 @cute.jit
-def _scale_of_row(words: cute.Tensor, i: cutlass.Constexpr):
-    """The power of two by which a row of BF16 is multiplied, and its exponent."""
-    both = words[16 * i] & Uint32(0x7FFF7FFF)
-    for j in cutlass.range_constexpr(1, 16):
-        both = half.max_u16x2(both, words[16 * i + j] & Uint32(0x7FFF7FFF))
+def _largest_of(words: cute.Tensor, first: cutlass.Constexpr, count: cutlass.Constexpr):
+    """The largest magnitude of BF16 among words of the four lanes of a row."""
+    both = words[first] & Uint32(0x7FFF7FFF)
+    for j in cutlass.range_constexpr(1, count):
+        both = half.max_u16x2(both, words[first + j] & Uint32(0x7FFF7FFF))
     largest = cutlass.max(Int32(both & Uint32(0xFFFF)), Int32(both >> Uint32(16)))
     for offset in cutlass.range_constexpr(1, 3):
         largest = cutlass.max(largest, cute.arch.shuffle_sync_bfly(largest, offset=offset))
+    return largest
+
+
+@cute.jit
+def _scale_for(largest: Int32):
+    """The power of two by which a row of BF16 is multiplied, and its exponent."""
     # For very small rows the scale ends at 2^126; for a row with infinities, at 2^-114.
     exponent = Q_EXPONENT + 127 - cutlass.max(largest >> 7, Int32(15))
     return half.float_of_bits((exponent + 127) << 23), exponent

@@ -6,6 +6,10 @@ A row's maximum is that of all four. Weights are taken with the one known so far
 far above it, all warps learn so at the barrier between the two products, and raise it before they go on. A page costs
 one barrier.
 
+A page has 16 tiles of 8 tokens, four a warp in the products with K. Pair q of tile j is token 32 q + 2 (j ^ q) and the
+next. V lies in shared memory in four parts of 32 tokens with 16 bytes between them: so the eight rows of a tile, of 64
+bytes each, lie in different banks where matrices of them are moved, and the exclusive or does the same for scales of K.
+
 The 16 query heads of a KV head are the rows of m16n8k16 products. Column r of the n-th of a warp's four products with V
 is dim 32 warp + 4 r + n, so that a lane takes four codes of each of two tokens with one transposed move of matrices.
 """
@@ -20,10 +24,12 @@ from msa_ops.cute.common import ordered_floats as ordered
 from msa_ops.cute.common.asm import select
 from msa_ops.cute.common.warp_mma import mma_16816
 from msa_ops.cute.sparse_attention import operands
-from msa_ops.cute.sparse_attention.sm90_configs import ROWS
+from msa_ops.cute.sparse_attention.sm90_configs import PAGE, ROWS
 from msa_ops.cute.sparse_attention.sm90_pages_configs import (
     K_SCALES_AT,
     KEYS_BYTES,
+    PART_BYTES,
+    PARTS,
     PROPOSED_AT,
     QUERIES_AT,
     RING_AT,
@@ -34,6 +40,7 @@ from msa_ops.cute.sparse_attention.sm90_pages_configs import (
     TABLE_AT,
     TABLE_BYTES,
     TABLE_GROUP,
+    TABLE_HALF,
     V_AT,
     V_SCALES_AT,
     WARPS,
@@ -131,7 +138,7 @@ class PageWalk:
             visible = Int32(memory.load_shared_32(entry + 8))
             bulk_copy.barrier_wait(shared + 8 * stage, parity)
             table = shared + TABLE_AT + stage * TABLE_BYTES
-            self.tabulate(at + V_SCALES_AT, table, 32 * warp + lane, visible)
+            self.tabulate(at + V_SCALES_AT, table, warp, lane, visible)
             self.weigh_page(shared, at, stage, warp, lane, visible, barrier, code_factors, sums, weights)
             # All warps are done with this page's keys and scales and with the last page's values.
             if warp == (item & 3):
@@ -170,7 +177,10 @@ class PageWalk:
         with cute.arch.elect_one():
             bulk_copy.barrier_expect(barrier, Int32(KEYS_BYTES))
             target = shared + (RING_AT + V_AT) + stage * STAGE_BYTES
-            bulk_copy.bulk_load(target, page + v_from_k, Int32(KEYS_BYTES), barrier, policy)
+            size = KEYS_BYTES // PARTS
+            for i in cutlass.range_constexpr(PARTS):
+                source = page + v_from_k + Int64(size * i)
+                bulk_copy.bulk_load(target + PART_BYTES * i, source, Int32(size), barrier, policy)
 
     # Products with K.
 
@@ -193,9 +203,9 @@ class PageWalk:
         states = shared + STATES_AT + lane // 4 * 8
         proposed = shared + PROPOSED_AT + lane // 4 * 4
         scores = cute.make_rmem_tensor(cute.make_layout((4 * TILES,)), Float32)
-        keys = [self.keys_of_tile(at, 32 * warp, lane, tile, code_factors) for tile in range(TILES)]
+        keys = [self.keys_of_tile(at, warp, lane, tile, code_factors) for tile in range(TILES)]
         self.multiply(shared + QUERIES_AT + lane * 16, keys, scores)
-        self.hide(scores, 32 * warp, lane, visible)
+        self.hide(scores, warp, lane, visible)
         top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         factors = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         for i in cutlass.range_constexpr(2):
@@ -220,12 +230,16 @@ class PageWalk:
         """Of the row of 16 bytes whose address the lane gives when four matrices of weights are moved."""
         return lane % 16 * WEIGHTS_ROW + lane // 16 * 16
 
-    def keys_of_tile(self, at: Int32, first: Int32, lane: Int32, tile: int, code_factors: tuple):
-        """Generates, for 8 steps, the two registers of a tile of 8 tokens. first: token of tile 0."""
+    def pair_of_tile(self, four: Int32, q: Int32, tile) -> Int32:
+        """Half the first token of pair q of a tile of the `four`th four, which are those of a warp."""
+        return 16 * q + 4 * four + (Int32(tile) ^ q)
+
+    def keys_of_tile(self, at: Int32, warp: Int32, lane: Int32, tile: int, code_factors: tuple):
+        """Generates, for 8 steps, the two registers of a tile of 8 tokens."""
         column = lane % 4
-        token = first + lane // 4
-        words = memory.load_shared_128(at + token * 64 + column * 16 + 512 * tile)
-        scales = half.e4m3x2_to_f16x2(memory.load_shared_16(at + K_SCALES_AT + token * 8 + column * 2 + 64 * tile))
+        token = 2 * self.pair_of_tile(warp, lane // 8, tile) + lane // 4 % 2
+        words = memory.load_shared_128(at + (token * 64 + column * 16))
+        scales = half.e4m3x2_to_f16x2(memory.load_shared_16(at + (K_SCALES_AT + token * 8 + column * 2)))
         both = [half.both_low(scales), half.both_high(scales)]
         for i, word in enumerate(words):
             pairs = [
@@ -246,14 +260,14 @@ class PageWalk:
                 scores[4 * tile + i] = found[tile][i]
 
     @cute.jit
-    def hide(self, scores: cute.Tensor, first: Int32, lane: Int32, visible: Int32):
-        """Tokens from `visible` of the page on get no weight. first: token of the first tile."""
+    def hide(self, scores: cute.Tensor, warp: Int32, lane: Int32, visible: Int32):
+        """Tokens from `visible` of the page on get no weight."""
         # As a loop, whose second turn does nothing: a branch would become instructions that all pages execute.
-        for turn in cutlass.range(select(visible < first + 8 * TILES, Int32(2), Int32(0)), unroll=1):
-            limit = visible - first + turn * 128
+        for turn in cutlass.range(select(visible < PAGE, Int32(2), Int32(0)), unroll=1):
+            limit = visible + turn * PAGE
             for tile in cutlass.range_constexpr(TILES):
                 for i in cutlass.range_constexpr(4):
-                    token = 8 * tile + 2 * (lane % 4) + i % 2
+                    token = 2 * self.pair_of_tile(warp, lane % 4, tile) + i % 2
                     scores[4 * tile + i] = select(token < limit, scores[4 * tile + i], Float32(-INFINITY))
 
     def any_large(self, words: cute.Tensor) -> Boolean:
@@ -321,18 +335,22 @@ class PageWalk:
     # Products with V.
 
     @cute.jit
-    def tabulate(self, scales: Int32, table: Int32, thread: Int32, visible: Int32):
-        """Scales of V of two tokens and four groups a thread, as FP16 pairs of the two; hidden tokens get zero.
+    def tabulate(self, scales: Int32, table: Int32, warp: Int32, lane: Int32, visible: Int32):
+        """Scales of V of a pair of tokens and four groups a thread, as FP16 pairs of the two; hidden tokens get zero.
 
-        In the table, group g has 16 rows (4 j + c) of four pairs m: of tokens 32 j + 8 m + 2 c and the next.
+        In the table, group g has 16 rows (4 j + c) of four pairs m: pair c of tile 4 j + m of the page.
         """
-        pair = thread // 2
-        first = 4 * (thread % 2)
-        low = memory.load_shared_32(scales + 16 * pair + first)
-        high = memory.load_shared_32(scales + 16 * pair + first + 8)
+        of_dims = lane % 2
+        m = lane // 2 % 4
+        c = warp % 2 * 2 + lane // 8 % 2
+        j = warp // 2 * 2 + lane // 16
+        pair = self.pair_of_tile(j, c, m)
+        source = scales + (16 * pair + 4 * of_dims)
+        low = memory.load_shared_32(source)
+        high = memory.load_shared_32(source + 8)
         low = select(2 * pair < visible, low, Uint32(0))
         high = select(2 * pair + 1 < visible, high, Uint32(0))
-        place = table + first * TABLE_GROUP + pair // 16 * 64 + pair % 4 * 16 + pair // 4 % 4 * 4
+        place = table + (of_dims * TABLE_HALF + 64 * j + 16 * c + 4 * m)
         for i in cutlass.range_constexpr(4):
             both = half.e4m3x2_to_f16x2(half.prmt(low, high, (4 + i) << 4 | i))
             memory.store_shared_32(place + i * TABLE_GROUP, both)
@@ -342,11 +360,14 @@ class PageWalk:
         self, shared: Int32, at: Int32, buffer: Int32, warp: Int32, lane: Int32, code_factors: tuple, sums: cute.Tensor
     ):
         """Adds the products of the page's weights and V to the sums."""
-        codes = at + V_AT + lane * 64 + 16 * warp
-        table = shared + TABLE_AT + buffer * TABLE_BYTES + (2 * warp + lane // 16) * TABLE_GROUP + lane % 4 * 16
+        q = lane // 2 % 4
+        row = 2 * (lane // 8 ^ q) + lane % 2
+        codes = at + (V_AT + q * PART_BYTES + 64 * row + 16 * warp)
+        group = warp // 2 * TABLE_HALF + (warp % 2 * 2 + lane // 16) * TABLE_GROUP
+        table = shared + TABLE_AT + buffer * TABLE_BYTES + (group + lane % 4 * 16)
         source = shared + WEIGHTS_AT + buffer * WEIGHTS_BYTES + self.row_offset(lane)
         for part in cutlass.range_constexpr(4):
-            found = moves.load_matrices_transposed(codes + 2048 * part)
+            found = moves.load_matrices_transposed(codes + 512 * part)
             scales = memory.load_shared_128(table + 64 * part)
             values = []
             for m in cutlass.range_constexpr(4):

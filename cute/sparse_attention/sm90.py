@@ -3,7 +3,8 @@
 The pages that the token sees are cut into chunks of tokens, which the warps of the cluster take in turn. Every warp
 brings its chunks in through a ring of bulk copies of its own and keeps running sums of its own, so nobody waits for
 anybody until the end. There the warps' sums meet in shared memory, and those of blocks are sent through the cluster's
-distributed shared memory, all merged in a fixed order: results repeat to the bit, and there is no workspace.
+distributed shared memory, all merged in a fixed order: results repeat to the bit. One configuration has no clusters:
+its blocks write their sums to the workspace, where another kernel, sm90_merge.py, merges them in the same order.
 
 The 16 query heads of a KV head are the 16 rows of m16n8k16 products. K and V are the second operand: a thread reads
 what it needs of them straight from the raw bytes and unpacks it in registers, each value once in the whole block.

@@ -24,6 +24,7 @@ from msa_ops.cute.sparse_attention.sm90_pages_configs import (
     SHARED_MEMORY,
     STAGES,
     STATES_AT,
+    TOTALS_AT,
     WARPS,
     Config,
 )
@@ -177,10 +178,9 @@ class SparseAttentionPagesSm90:
         # Nothing that an earlier kernel may have written is read above; the next kernel may begin to do the same.
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
-        words = cute.make_rmem_tensor(cute.make_layout((32,)), Uint32)
         own = cute.make_rmem_tensor(cute.make_layout((8,)), Uint32)
         rows = q.toint() + Int64(token) * q_token_stride + Int64(head * group) * q_head_stride
-        operands.load_queries(config, words, own, rows, q_head_stride, group, lane, warp, q_dtype)
+        operands.load_queries(config, None, own, rows, q_head_stride, group, lane, warp, q_dtype)
         if warp == 0:
             list_pages(
                 shared + LIST_AT,
@@ -200,6 +200,8 @@ class SparseAttentionPagesSm90:
                 num_pages,
                 max_blocks,
             )
+        if q_dtype == BF16:
+            operands.store_largest(own, shared + TOTALS_AT, warp, lane)
         cute.arch.barrier()
 
         # The pages are dealt out to the blocks of the cluster.
@@ -217,7 +219,9 @@ class SparseAttentionPagesSm90:
         if k_scale.toint() != Int64(0):
             base = base * memory.load_global_f32(k_scale.toint())
         queries = shared + QUERIES_AT
-        operands.prepare_queries(config, words, own, queries, shared + STATES_AT, 8, warp, lane, base, q_dtype)
+        operands.prepare_queries(
+            config, None, own, queries, shared + STATES_AT, 8, warp, lane, base, q_dtype, shared + TOTALS_AT
+        )
         sums = cute.make_rmem_tensor(cute.make_layout((16,)), Float32)
         sums.fill(0.0)
         weights = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)

@@ -18,17 +18,24 @@ KEYS_BYTES = PAGE * HEAD_DIM // 2
 SCALES_BYTES = PAGE * HEAD_DIM // 16
 WEIGHTS_ROW = 2 * PAGE + 16
 """Bytes from a row of weights to the next: 16 more than they take, so that eight rows lie in different banks."""
-TABLE_GROUP = 336
-"""Bytes from the scales of V of one group of 16 dims to those of the next; 256 of them are used."""
+TABLE_GROUP, TABLE_HALF = 320, 1312
+"""Bytes from the scales of V of one group of 16 dims to those of the next, of which 256 are used, and of the fourth."""
+PARTS = 4
+"""Of a page's V in shared memory: copies of 32 tokens."""
+PART_BYTES = PAGE * HEAD_DIM // 2 // PARTS + 16
+"""From one part to the next: 16 more than it takes, so that eight rows of V lie in different banks."""
 WEIGHTS_BYTES = ROWS * WEIGHTS_ROW
-TABLE_BYTES = TABLE_GROUP * HEAD_DIM // 16
-STAGE_BYTES = 2 * (KEYS_BYTES + SCALES_BYTES)
-V_AT, K_SCALES_AT, V_SCALES_AT = KEYS_BYTES, 2 * KEYS_BYTES, 2 * KEYS_BYTES + SCALES_BYTES
+TABLE_BYTES = 2 * TABLE_HALF
+V_AT = KEYS_BYTES
+K_SCALES_AT = V_AT + PARTS * PART_BYTES
+V_SCALES_AT = K_SCALES_AT + SCALES_BYTES
+STAGE_BYTES = V_SCALES_AT + SCALES_BYTES
 """Of a stage, from its start, where K is."""
 
 # Shared memory of a block: barriers (K of each stage, V of each stage, exchange); number of pages; for each row its
-# factor and running maximum, the maximum that is proposed, and each warp's sum of weights; list of pages; queries;
-# weights, twice; scales of V, twice; the ring of pages.
+# factor and running maximum, the maximum that is proposed, and each warp's sum of weights (in the beginning the largest
+# magnitude in its portion of the queries); list of pages; queries; weights, twice; scales of V, twice; the ring of
+# pages.
 # In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
 EXCHANGE_AT = 32
 COUNT_AT = 40

@@ -184,6 +184,14 @@ def test_many_rows(target: Target, variant: str, q_dtype: str) -> None:
     check(target, args, attention_of_args(args))
 
 
+@pytest.mark.parametrize("batch", [15, 17, 22, 31, 44])
+def test_rows_that_several_thread_blocks_share(target: Target, batch: int) -> None:
+    """Some see nothing, some less than there are blocks. How many share a row depends on how many rows there are."""
+    lengths = [211 * i % 2000 for i in range(batch)]
+    dims = {"num_heads": 6, "num_kv_heads": 1, "topk": 16}
+    check(target, make(target, 18, seq_lens=lengths, q_lens=[1] * batch, **dims))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("q_len", [1, 8])
 def test_the_shapes_of_a_decode_step(target: Target, q_len: int) -> None:

@@ -155,3 +155,16 @@ def test_blocks_that_go_page_by_page_fit_a_multiprocessor(config: pages.Config) 
         assert at % 16 == 0
     assert pages.RECEIVED_AT + pages.RECEIVED_BYTES <= pages.TABLE_AT
     assert pages.COUNT_AT + 4 <= pages.STATES_AT and pages.TABLE_GROUP % 16 == 0
+
+
+@pytest.mark.parametrize("tile", range(16))
+def test_a_tile_of_a_page_lies_in_different_banks(tile: int) -> None:
+    """Eight rows of V of 16 bytes for each warp, in parts with gaps, and the scales of K, 8 bytes a token."""
+    in_part = [(q, 2 * (tile ^ q) + second) for q in range(4) for second in (0, 1)]
+    assert all(token < 32 for _, token in in_part)
+    for warp in range(pages.WARPS):
+        rows = {(q * pages.PART_BYTES + 64 * token + 16 * warp) % 128 // 16 for q, token in in_part}
+        assert len(rows) == 8
+    assert len({8 * (32 * q + token) % 128 for q, token in in_part}) == 8
+    tokens = {32 * q + 2 * (other ^ q) + second for other in range(16) for q in range(4) for second in (0, 1)}
+    assert tokens == set(range(128)) and pages.PARTS * (pages.PART_BYTES - 16) == pages.KEYS_BYTES
