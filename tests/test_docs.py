@@ -15,7 +15,7 @@ def blocks(document: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/ops.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/ops.md", "docs/serving.md"])
 def test_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = blocks(ROOT / name)
     assert found

@@ -23,7 +23,7 @@ from msa_ops.ops.rms_norm import rms_norm
 from msa_ops.ops.route_experts import route_experts
 from msa_ops.ops.select_blocks import select_blocks
 from msa_ops.ops.sparse_attention import sparse_attention
-from msa_ops.registry import explain, use_backend
+from msa_ops.registry import explain, use_backend, workspace_bytes
 
 __all__ = [
     "__version__",
@@ -46,6 +46,7 @@ __all__ = [
     "select_blocks",
     "sparse_attention",
     "use_backend",
+    "workspace_bytes",
 ]
 
 _amd_backends.register()

@@ -88,7 +88,10 @@ def run(args: argparse.Namespace) -> int:
         from msa_ops.cli.table import format_table
 
         print(format_table(table.HEADER, table.bench_rows(report)))
-        print("\n".join(["", table.roof_line(report), *table.reasons(report.records)]))
+        unsteady = table.unsteady_line(report.records)
+        print(
+            "\n".join(["", table.roof_line(report), *([unsteady] if unsteady else []), *table.reasons(report.records)])
+        )
     timed = any(record.status == "ok" for record in report.records)
     return 1 if report.failed or not timed else 0
 

@@ -17,6 +17,7 @@ from msa_ops.registry.platform import FEATURES, SIMULATED, Platform
 from msa_ops.registry.platform import parse as parse_platform
 from msa_ops.registry.refusal import Code, Refusal
 from msa_ops.registry.store import STORE
+from msa_ops.registry.workspace import workspace_bytes
 
 __all__ = [
     "API_VERSION",
@@ -46,4 +47,5 @@ __all__ = [
     "explain",
     "parse_platform",
     "use_backend",
+    "workspace_bytes",
 ]

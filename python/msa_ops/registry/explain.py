@@ -102,6 +102,16 @@ def explain(
     """
     from msa_ops.registry.selection import SELECTOR
 
+    chip, values, override = question(op, platform, facts, call)
+    return explain_with(SELECTOR, op, chip, values, override)
+
+
+def question(
+    op: str, platform: str | Platform | None, facts: Mapping[str, Any] | None, call: Mapping[str, Any] | None
+) -> tuple[Platform, Any, Override]:
+    """The chip, the facts and the wish that the arguments of `explain` describe. Raises what `explain` raises."""
+    from msa_ops.registry.selection import SELECTOR
+
     plugins.load_once()
     spec = SELECTOR.store.op(op)
     if call is None:
@@ -120,7 +130,7 @@ def explain(
         chip = platforms.parse(platform) if isinstance(platform, str) else platform
     override = overrides.current(op)
     SELECTOR.require_known(op, override)
-    return explain_with(SELECTOR, op, chip, replace(values, **dict(facts or {})), override)
+    return chip, replace(values, **dict(facts or {})), override
 
 
 def _arguments(spec: OpSpec, call: Mapping[str, Any]) -> Any:
