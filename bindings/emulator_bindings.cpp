@@ -114,19 +114,31 @@ void set_fault(PyObject* type, const emulator::Fault& fault) {
   PyErr_SetObject(type, error.ptr());
 }
 
+void set_text_error(PyObject* type, const emulator::ptx::PtxError& found) {
+  const py::object error = py::reinterpret_borrow<py::object>(type)(found.what());
+  error.attr("line") = found.line;
+  PyErr_SetObject(type, error.ptr());
+}
+
 }  // namespace
 
 void add_emulator(py::module_& m) {
   emulator::set_interrupt_check(&run_signal_handlers);
   static PyObject* fault_type = PyErr_NewException("msa_ops._C.EmulatorFault", PyExc_RuntimeError, nullptr);
   m.add_object("EmulatorFault", py::reinterpret_borrow<py::object>(fault_type));
-  py::register_exception<emulator::ptx::PtxError>(m, "PtxError", PyExc_ValueError);
-  py::register_exception<emulator::ptx::Unsupported>(m, "UnsupportedPtx", PyExc_NotImplementedError);
+  static PyObject* error_type = PyErr_NewException("msa_ops._C.PtxError", PyExc_ValueError, nullptr);
+  m.add_object("PtxError", py::reinterpret_borrow<py::object>(error_type));
+  static PyObject* unsupported_type = PyErr_NewException("msa_ops._C.UnsupportedPtx", PyExc_NotImplementedError, nullptr);
+  m.add_object("UnsupportedPtx", py::reinterpret_borrow<py::object>(unsupported_type));
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const emulator::Fault& fault) {
       set_fault(fault_type, fault);
+    } catch (const emulator::ptx::Unsupported& error) {
+      set_text_error(unsupported_type, error);
+    } catch (const emulator::ptx::PtxError& error) {
+      set_text_error(error_type, error);
     }
   });
 
@@ -198,12 +210,12 @@ void add_emulator(py::module_& m) {
   m.def(
       "ptx_parameters",
       [](const std::string& ptx, const std::string& entry) {
-        std::vector<std::uint64_t> sizes;
+        std::vector<std::pair<std::uint64_t, std::string>> found;
         const emulator::ptx::Kernel kernel(ptx, entry);
-        for (const auto& parameter : kernel.parameters()) sizes.push_back(parameter.bytes);
-        return sizes;
+        for (const auto& parameter : kernel.parameters()) found.emplace_back(parameter.bytes, parameter.type);
+        return found;
       },
-      py::arg("ptx"), py::arg("entry"), "Bytes of each parameter of a kernel, which is checked as a whole.");
+      py::arg("ptx"), py::arg("entry"), "Bytes and type (\".f32\"; of an array \"\") of each parameter of a kernel, which is checked as a whole.");
   m.def("set_unit_table",
         [](const std::string& name, const py::bytes& bytes) { emulator::ptx::set_unit_table(name, bytes); },
         py::arg("name"), py::arg("bytes"), "A table of emulator/ptx/approximate.hpp.");

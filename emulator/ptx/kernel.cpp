@@ -15,6 +15,7 @@
 #include "parser.hpp"
 #include "selector.hpp"
 #include "special.hpp"
+#include "vocabulary.hpp"
 #include "warp.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -128,6 +129,7 @@ class Preparation {
     opcode_ = statement.opcode;
     const std::string name = statement.opcode + vector_suffix(statement);
     const Form* form = find_form(name);
+    if (form == nullptr && !is_instruction(name)) fail("PTX has no such instruction");
     if (form == nullptr) throw Unsupported(name, line_);
     if (!target_has(kernel_.target(), name)) throw PtxError("`" + name + "` is not supported on .target " + kernel_.target(), line_);
     if (statement.opcode.compare(0, 6, "wgmma.") == 0) kernel_.uses_wgmma_ = true;
@@ -388,6 +390,7 @@ class Preparation {
       }
       case Term::Kind::kName: {
         if (term.name == "_" && destination) return push_sink(width);
+        if (term.name[0] == '%' && !is_special_register(term.name)) fail("register `" + term.name + "` is not declared");
         if (destination) break;
         const auto& table = special_registers();
         const auto special = std::find_if(table.begin(), table.end(),

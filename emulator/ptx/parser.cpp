@@ -240,6 +240,7 @@ class Parser {
     if (word("`.param`") != ".param") fail("`.param`");
     std::uint64_t alignment = 0;
     unsigned width = 0;
+    std::string type;
     while (peek().kind == Token::Kind::kWord && peek().text[0] == '.') {
       const int line = peek().line;
       const std::string part = word("a type");
@@ -250,13 +251,15 @@ class Parser {
         continue;
       } else {
         width = width_of_type(part, line);
+        type = part;
       }
     }
     if (width == 0) fail("a type");
-    Parameter made{word("the name of a parameter"), width, 0};
+    Parameter made{word("the name of a parameter"), width, 0, type};
     if (alignment == 0) alignment = width;
     if (accept('[')) {
       made.bytes = bytes_of(width);
+      made.type.clear();
       expect(']');
     }
     if (!entry_->parameters.empty()) made.offset = entry_->parameters.back().offset + entry_->parameters.back().bytes;

@@ -57,6 +57,7 @@ struct Parameter {
   std::string name;
   std::uint64_t bytes;
   std::uint64_t offset;
+  std::string type{};  // ".f32"; of an array "", as it is handed over as bytes
 };
 
 struct Scope {

@@ -145,6 +145,16 @@ def test_output_of_a_compiler() -> None:
     assert "no libcall available" in str(flydsl_kernels.problem_of_output(dump + "no libcall available\n" + dump))
 
 
+def test_beside_cute_dsl(monkeypatch: pytest.MonkeyPatch) -> None:
+    from msa_ops.build import flydsl_adapter
+
+    monkeypatch.setattr(toolchain, "flydsl_version", lambda: "0.5.0")
+    monkeypatch.setitem(sys.modules, "cutlass._mlir", sys)
+    monkeypatch.delitem(vars(flydsl_adapter), "rocdl", raising=False)
+    with pytest.raises(ToolchainError, match="FlyDSL cannot be loaded: this process has loaded CuTe-DSL"):
+        _ = flydsl_adapter.rocdl
+
+
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain.flydsl_version.cache_clear()
     monkeypatch.setattr(toolchain.importlib.metadata, "version", lambda name: "0.4.2")

@@ -63,11 +63,11 @@ def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ("arguments", "message"),
     [
         (["--op", "nonsense"], "unknown op 'nonsense'"),
-        (["--op", "rms_norm", "--backend", "reference"], "rms_norm[]: 'reference' launches no kernel"),
+        (["--op", "rms_norm", "--backend", "reference"], "error: rms_norm: 'reference' launches no kernel"),
         (["--op", "rms_norm", "--set", "tokens=-1"], "--set.tokens: -1; accepted: numbers from 0"),
         (["--op", "rms_norm", "--json", "."], ".: a folder; accepted: a file to write"),
         (["--op", "rms_norm", "--json", "no/such.json"], "no/such.json: its folder does not exist"),
-        (["--op", "rms_norm"], "rms_norm: no backend can serve this call on sm_90a"),
+        (["--op", "rms_norm"], "rms_norm has no kernel for sm_90a that could be emulated; ops with kernels for it: "),
         (["--op", "rms_norm", "--arch", "sm_1"], "unknown chip 'sm_1'"),
         (["--op", "rms_norm", "--backend", "reference", "--arch", "cpu"], "arch: 'cpu'; accepted: sm_90a"),
         (["--op", "rms_norm", "--schedules", "-1"], "--schedules: -1; accepted: 0 to 1000"),
@@ -96,3 +96,13 @@ def test_another_file_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixt
     assert file.read_text() == "notes"
     file.write_text("")
     assert main([*CASE, "--json", str(file)]) == 0 == main([*CASE, "--json", str(file)])
+
+
+def test_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulate", "--op", "rms_norm", "--keys"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "an integer" in rows["tokens"]
+    from msa_ops.bench import workload
+    from msa_ops.registry import STORE
+
+    assert set(workload.dimensions(STORE.op("rms_norm"))) <= set(rows)

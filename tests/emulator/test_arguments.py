@@ -33,7 +33,7 @@ PTX = """
   st.global.b32 [%rd2], %r1;
   ret;
 }}
-""".format(type="u32")
+""".format(type="b32")
 
 
 def run(**changes: Any) -> Any:
@@ -146,8 +146,9 @@ def test_calls_of_two_threads_on_one_chip_keep_their_own_memory() -> None:
         with chip.call("one", "a", [Region("x", torch.zeros(4), True)]):
             thread.start()
             assert entered.wait(10)
-            assert module._call.get()[:2] == ("one", "a")  # type: ignore[index]
+            current = module._call.get()
+            assert current is not None and (current.op, current.backend) == ("one", "a")
         left.set()
         thread.join()
     (call,) = found
-    assert call[0] == "two" and call[2][0][1] == 32
+    assert call.op == "two" and call.memory[0][1] == 32

@@ -21,7 +21,8 @@ def multiprocessors(**options: object) -> int:
 
 
 def test_chips() -> None:
-    assert multiprocessors(chip="sm_90a") == 132
+    assert multiprocessors(chip="sm_90a") == multiprocessors(chip="h200") == 132
+    assert device("B200")[0] == "sm_100a" and device("MI355X")[0] == "gfx950"
     assert multiprocessors(chip=parse_platform("sm_90a")) == parse_platform("sm_90a").multiprocessors
     with msa_ops.emulate("sm_90a", multiprocessors=7) as chip:
         assert multiprocessors(chip=chip) == 7
@@ -37,7 +38,7 @@ def test_on_devices() -> None:
 
 @pytest.mark.parametrize("chip", [None, 90, object()])
 def test_no_chip(chip: object) -> None:
-    with pytest.raises(TypeError, match=r"chip: .*; accepted: an arch, a platform, an emulated chip"):
+    with pytest.raises(TypeError, match=r"chip: .*; accepted: an arch or name, a platform, an emulated chip"):
         multiprocessors(chip=chip)
 
 
@@ -48,5 +49,7 @@ def test_multiprocessors_that_are_none(number: object) -> None:
 
 
 def test_another_arch() -> None:
+    with pytest.raises(ValueError, match="chip: 'B2000'; accepted: sm_90a"):
+        multiprocessors(chip="B2000")
     with pytest.raises(ValueError, match="chip: 'gfx950'; accepted: sm_90a"):
         multiprocessors(chip=parse_platform("gfx950"))

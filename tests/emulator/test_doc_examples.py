@@ -56,3 +56,8 @@ def test_an_exported_object(tmp_path: Path) -> None:
 @needs_cute
 def test_a_function_of_this_process(tmp_path: Path) -> None:
     assert printed(tmp_path, "import jit").endswith("256")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flydsl") is None, reason="FlyDSL is in the extra `build`")
+def test_a_kernel_in_flydsl(tmp_path: Path) -> None:
+    assert printed(tmp_path, "flydsl_adapter") == "True 1024"

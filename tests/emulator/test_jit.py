@@ -67,8 +67,11 @@ def test_memory_that_is_not_the_session_s(session: JitSession) -> None:
     assert (caught.value.kind, caught.value.address) == ("out of bounds", out.data_ptr() + 4 * (THREADS - 1))
     session.forget()
     session.use(a, out)
-    with pytest.raises(EmulatorFault):  # as a device after a fault
-        session.run(function)
+    for again in (lambda: session.run(function), lambda: session.run_together([function])):
+        with pytest.raises(RuntimeError, match=r"an earlier launch .* failed.*open a new session") as later:
+            again()  # as a device after a fault
+        assert type(later.value) is RuntimeError
+        assert str(later.value.__cause__) == str(caught.value)
 
 
 def test_a_fault_names_the_line_of_python(session: JitSession) -> None:
@@ -114,6 +117,12 @@ def test_another_thread(session: JitSession) -> None:
     assert launch.report.launches == 1 and torch.equal(out, a + 4)
     session.run(compiled(5.0, a, out))  # the first thread is still in it
     assert torch.equal(out, a + 5)
+
+
+def test_a_chip_by_its_name() -> None:
+    pytest.importorskip("cutlass")
+    with jit("B200") as session:
+        assert session.chip == "sm_100a"
 
 
 def test_chip_without_an_emulator() -> None:

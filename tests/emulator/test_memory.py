@@ -152,7 +152,7 @@ def test_parameters() -> None:
     run_ptx(text, "k", 1, 1, [out, 200, 1.5, struct.tobytes(), -3])
     assert out.tolist() == [200, 0x3FC00000, 13, 2**32 - 3, 11, 12]
     for wrong, message in (([out, 256, 1.5, struct.tobytes(), 0], "does not fit"), ([out, 1, 1.5, b"", 0], "0 bytes"),
-                           ([out, 1, 1.5], "takes 5"), ([out, 1.0, 1.5, struct.tobytes(), 0], "a float")):  # fmt: skip
+                           ([out, 1, 1.5], "takes 5"), ([out, 1.5, 1.5, struct.tobytes(), 0], "whole")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             run_ptx(text, "k", 1, 1, wrong)
 

@@ -40,7 +40,13 @@ def test_unsupported_before_anything_runs(instruction: str) -> None:
     ("add.s32 %r1, %rd2, 1", "register `%rd2` is of 8 bytes; the instruction takes 4 bytes"),
     ("add.s32 %r1, %p2, 1", "register `%p2` is a predicate"),
     ("add.s32 1, %r1, 1", "an operand of another kind"),
-    ("add.s32 %r1, %r99, 1", "unsupported: `%r99`"),
+    ("add.s32 %r1, %r99, 1", "register `%r99` is not declared"),
+    ("add.s32 %r99, %r1, 1", "register `%r99` is not declared"),
+    ("ld.global.b32 %r1, [%rd99]", "register `%rd99` is not declared"),
+    ("mov.b32 %r1, %pm0", "unsupported: `%pm0`"),
+    ("mov.b32 %r1, %envreg31", "unsupported: `%envreg31`"),
+    ("addd.f32 %r1, %r1, %r1", "`addd.f32`: PTX has no such instruction"),
+    ("tex.1d.v4.f32.s32 %r1, %r1", "unsupported: `tex.1d.v4.f32.s32`"),
     ("add.s32 %r1, name, 1", "`name` is not known here"),
     ("add.s64 %rd1, %rd1, 0f3F800000", "an operand of another kind"),
     ("bra NOWHERE", "label `NOWHERE` is not known here"),
@@ -65,6 +71,8 @@ def test_errors_name_the_line(instruction: str, message: str) -> None:
     with pytest.raises((PtxError, UnsupportedPtx), match=f"at line {line_of(text, '// here')}$") as caught:
         launch(text)
     assert message in str(caught.value)
+    assert caught.value.line == line_of(text, "// here")
+    assert isinstance(caught.value, UnsupportedPtx) == message.startswith("unsupported")
 
 
 @pytest.mark.parametrize("text, message", [
@@ -115,6 +123,13 @@ def test_launches_that_do_not_fit() -> None:
             launch(text, **options)
     with pytest.raises(ValueError, match="threads a block: 2048; accepted: 1 to 1024"):
         launch(kernel(""), block=(1024, 2))
+
+
+def test_every_instruction_that_is_executed_is_one_of_ptx() -> None:
+    """An opcode that is not in the table is told apart by its first word: those of the table must be known."""
+    for word in sorted({name.split(".")[0] for name in opcodes()}):
+        with pytest.raises(UnsupportedPtx):
+            launch(kernel(f"{word}.no_such_modifier %r1;"))
 
 
 def test_opcodes_are_sorted_and_unique() -> None:

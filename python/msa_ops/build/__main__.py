@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msa_ops import whole_file
 from msa_ops.build import budgets
 from msa_ops.build.driver import CompileError, compile_all
 from msa_ops.build.toolchain import ToolchainError
-from msa_ops.build.unit import built_archs, units
+from msa_ops.build.unit import built_archs, families, units
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +29,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     archs = args.arch or built_archs()
     try:
+        _check("--arch", archs, built_archs())
+        _check("--op", args.op or (), sorted({family.op for family in families()}))
         wanted = [unit for unit in units(archs) if not args.op or unit.family.op in args.op]
+        if not wanted:
+            raise ValueError(f"--op: no kernel of {', '.join(args.op)} for {', '.join(archs)}")
         metadata = compile_all(wanted, args.out, args.cache, args.jobs)
     except (CompileError, ToolchainError, ValueError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
@@ -52,6 +57,13 @@ def main(argv: list[str] | None = None) -> int:
                 print("\n".join(["msa_ops.build: error: not as budgeted:", *over]), file=sys.stderr)
                 return 1
     return 0
+
+
+def _check(option: str, given: Iterable[str], accepted: Sequence[str]) -> None:
+    """Raises ValueError for the first that is not accepted."""
+    for one in given:
+        if one not in accepted:
+            raise ValueError(f"{option}: {one!r}; accepted: {', '.join(accepted)}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"{__name__} has no {name!r}")
     toolchain.flydsl_version()
+    toolchain.refuse_beside("cutlass", "FlyDSL")
     module, _, attribute = NAMES[name].partition(":")
     found = importlib.import_module(module)
     globals()[name] = getattr(found, attribute) if attribute else found

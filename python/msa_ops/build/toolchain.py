@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 DSL_DISTRIBUTION = "nvidia-cutlass-dsl"
@@ -42,6 +43,23 @@ def flydsl_version() -> str:
     if found != FLYDSL_VERSION:
         raise ToolchainError(f"flydsl is {found}; accepted: {FLYDSL_VERSION}")
     return found
+
+
+_LANGUAGES = {"cutlass": "CuTe-DSL", "flydsl": "FlyDSL"}
+"""Packages of the kernel languages."""
+
+
+def refuse_beside(package: str, wanted: str) -> None:
+    """To be called before a kernel language is imported: each loads an MLIR of its own, the second one of a process
+    aborts it ("refusing to add duplicate key").
+
+    package: the other language's. Raises ToolchainError if it is loaded.
+    """
+    if f"{package}._mlir" in sys.modules:
+        raise ToolchainError(
+            f"{wanted} cannot be loaded: this process has loaded {_LANGUAGES[package]}, and the two abort Python "
+            "together; use a process for each"
+        )
 
 
 @functools.cache

@@ -29,7 +29,14 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
         "input, or a kernel that this build does not hold.",
     )
     parser.add_argument("--op", required=True, metavar="OP")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="sizes and options of the case")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="sizes and options of the case; `--op OP --keys` lists them",
+    )
+    parser.add_argument("--keys", action="store_true", help="print the keys of --set for this op, and run nothing")
     parser.add_argument("--backend", metavar="NAME", help="default: what the registry chooses on the chip")
     parser.add_argument("--arch", default="sm_90a", metavar="CHIP", help="sm_90a, B200, ... (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
@@ -56,6 +63,10 @@ def run(args: argparse.Namespace) -> int:
         result.check_path(args.json, SCHEMA, "emulate")
     (case,) = workload.single(args.op, args.set).cases
     spec = STORE.op(args.op)
+    if args.keys:
+        print(_keys(spec))
+        return 0
+    label = case.name.removesuffix("[]")
 
     def fresh() -> Any:
         return spec.generate(args.seed, device="cpu", **case.dims)
@@ -78,12 +89,12 @@ def run(args: argparse.Namespace) -> int:
             launches = chip.launches
         if not chip.launches and not problem:
             reason = "" if backend == "reference" else "; the case gives it nothing to do"
-            raise ValueError(f"{case.name}: {backend!r} launches no kernel on {chip.platform.arch}{reason}")
+            raise ValueError(f"{label}: {backend!r} launches no kernel on {chip.platform.arch}{reason}")
         seconds = time.perf_counter() - start
         instructions = sum(launch.report.total_warp_instructions for launch in chip.launches)
         runs.append({"schedule": name, "right": not problem, "problem": problem, "launches": _described(chip.launches)})
         print(
-            f"{case.name} {backend} on {chip.platform.arch}, {name}: {problem or 'right'} "
+            f"{label} {backend} on {chip.platform.arch}, {name}: {problem or 'right'} "
             f"({len(chip.launches)} launches, {instructions:,} warp instructions, {seconds:.1f} s)"
         )
     if args.report:
@@ -94,13 +105,39 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(one["right"] for one in runs) else 1
 
 
+def _keys(spec: OpSpec) -> str:
+    """A table of what `--set` takes for the op: key, values, default, and the variants if there are such."""
+    import inspect
+
+    from msa_ops.bench import workload
+    from msa_ops.bench.decode import describe
+    from msa_ops.cli.table import format_table
+
+    parameters = inspect.signature(spec.generate).parameters
+    rows = [
+        [key, ", ".join(spec.variants) if key == "variant" else describe(hint), str(parameters[key].default)]
+        for key, hint in workload.dimensions(spec).items()
+    ]
+    return format_table(["key", "values", "default"], rows)
+
+
 def _chosen(spec: OpSpec, args: Any, arch: str) -> str:
-    """The backend that the registry chooses on the chip. Raises NoBackendError."""
-    from msa_ops.registry import parse_platform
+    """The backend that the registry chooses on the chip. Raises ValueError if no kernel of the op is for the chip,
+    NoBackendError if none takes this call."""
+    from msa_ops.registry import STORE, parse_platform
     from msa_ops.registry.overrides import AUTOMATIC
     from msa_ops.registry.selection import SELECTOR
 
-    return SELECTOR.choose(spec.name, parse_platform(arch), AUTOMATIC, lambda: spec.facts(args)).name
+    platform = parse_platform(arch)
+    with_kernels = [
+        op for op in STORE.ops() if any(one.compiled and platform.arch in one.archs for one in STORE.backends(op))
+    ]
+    if spec.name not in with_kernels:
+        raise ValueError(
+            f"{spec.name} has no kernel for {platform.arch} that could be emulated; ops with kernels for it: "
+            f"{', '.join(with_kernels) or 'none'}"
+        )
+    return SELECTOR.choose(spec.name, platform, AUTOMATIC, lambda: spec.facts(args)).name
 
 
 def _check(reference: Reference, spec: OpSpec, backend: str) -> list[Comparison]:

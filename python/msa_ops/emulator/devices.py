@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, TypeAlias
 
 from msa_ops.emulator.arguments import whole
-from msa_ops.registry.platform import Platform
+from msa_ops.registry.platform import Platform, parse
 
 if TYPE_CHECKING:
     from msa_ops.emulator.chip import VirtualChip
@@ -16,7 +17,8 @@ ChipLike: TypeAlias = "str | Platform | VirtualChip"
 def device(chip: ChipLike, multiprocessors: int | None = None) -> tuple[str, int | None]:
     """Arch and number of multiprocessors; None: the chip's own.
 
-    chip: an arch ("sm_90a"), a platform, or what `msa_ops.emulate` gives: its platform counts, not its options.
+    chip: an arch or a name ("sm_90a", "H200"), a platform, or what `msa_ops.emulate` gives: its platform counts, not
+        its options.
     multiprocessors: another number than the chip has.
 
     Raises TypeError for anything else, ValueError for a number outside of 1 to 1024. Whether the arch is emulated is
@@ -25,8 +27,10 @@ def device(chip: ChipLike, multiprocessors: int | None = None) -> tuple[str, int
     if multiprocessors is not None:
         multiprocessors = whole("multiprocessors", multiprocessors, 1, 1024)
     if isinstance(chip, str):
-        return chip, multiprocessors
+        with contextlib.suppress(ValueError):  # of a name that nobody knows the place of use says what it accepts
+            chip = parse(chip).arch
+        return str(chip), multiprocessors
     platform = chip if isinstance(chip, Platform) else getattr(chip, "platform", None)
     if not isinstance(platform, Platform):
-        raise TypeError(f"chip: {type(chip).__name__}; accepted: an arch, a platform, an emulated chip")
+        raise TypeError(f"chip: {type(chip).__name__}; accepted: an arch or name, a platform, an emulated chip")
     return platform.arch, multiprocessors or platform.multiprocessors or None

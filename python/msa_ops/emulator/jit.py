@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 from msa_ops import _C
+from msa_ops.build.toolchain import refuse_beside
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS
 from msa_ops.emulator.compiled_object import linked
@@ -77,9 +78,10 @@ class JitSession:
     def run(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> list[JitLaunch]:
         """Calls a compiled function, or one that calls such, and returns its launches.
 
-        Raises EmulatorFault, PtxError, UnsupportedPtx and ValueError as `run_ptx`, for the first launch that failed:
-        nothing runs in the session after it.
+        Raises EmulatorFault, PtxError, UnsupportedPtx and ValueError as `run_ptx`, for the first launch that failed.
+        Nothing runs in the session after it, as on a device: later calls raise RuntimeError, whose cause it is.
         """
+        self._refuse_after_a_failure()
         try:
             function(*arguments, **keywords)
         except Exception as error:
@@ -95,6 +97,7 @@ class JitSession:
         calls: functions without arguments, each of which launches one kernel; all launch the same shape.
         Raises as `run`.
         """
+        self._refuse_after_a_failure()
         self._session.begin_together()
         try:
             for call in calls:
@@ -124,6 +127,15 @@ class JitSession:
         taken = [JitLaunch(name, report_of(counters)) for name, counters in self._session.take_launches()]
         self.launches += taken
         return taken
+
+    def _refuse_after_a_failure(self) -> None:
+        try:
+            self._raise_failure(None)
+        except Exception as failure:
+            raise RuntimeError(
+                "an earlier launch of this session failed, so nothing runs in it any more; open a new session "
+                f"(`with jit(...)`). The first failure: {failure}"
+            ) from failure
 
     def _raise_failure(self, cause: BaseException | None) -> None:
         try:
@@ -160,14 +172,18 @@ def jit(
     `JitSession.use`: whatever a kernel touches beside them is out of bounds.
     seed, sum_order, max_instructions, threads: as in `run_ptx`.
 
-    Raises ImportError without CuTe-DSL, RuntimeError without a C compiler, ValueError for a chip that is not emulated,
-    RuntimeError for a session within another one of the thread's.
+    Raises ImportError without CuTe-DSL, RuntimeError without a C compiler and in a process that has loaded FlyDSL,
+    ValueError for a chip that is not emulated, RuntimeError for a session within another one of the thread's.
     """
-    from cutlass._mlir._mlir_libs._cutlass_ir import _execution_engine
-    from cutlass.base_dsl import compiler, jit_executor
-    from cutlass.cute import runtime
-    from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor
-    from cutlass.cutlass_dsl.cutlass import CuteExperimentalDSL
+    refuse_beside("flydsl", "CuTe-DSL")
+    try:
+        from cutlass._mlir._mlir_libs._cutlass_ir import _execution_engine
+        from cutlass.base_dsl import compiler, jit_executor
+        from cutlass.cute import runtime
+        from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor
+        from cutlass.cutlass_dsl.cutlass import CuteExperimentalDSL
+    except ModuleNotFoundError as error:
+        raise ImportError(f"jit needs CuTe-DSL: pip install 'msa-ops[build]' ({error})") from error
 
     arch, multiprocessors = device(chip, multiprocessors)
     session = JitSession(arch, max_instructions, seed, sum_order, threads, multiprocessors)

@@ -11,6 +11,7 @@ from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
+from msa_ops.emulator.ptx_parameter import parameter_bytes
 from msa_ops.emulator.source_lines import told
 
 
@@ -115,12 +116,13 @@ def run_ptx(
     ptx: the text of a module. entry: the kernel's name; "" for the only one.
     grid, block: up to three numbers, x first. shared_memory: bytes of dynamic shared memory.
     arguments: one a parameter: a CPU tensor or NumPy array (its address is passed, and exactly its bytes are memory
-        that the kernel may use; a read-only array may only be read), an int, a float for parameters of 4 or 8 bytes,
-        None for a null pointer, or bytes.
+        that the kernel may use; a read-only array may only be read), None for a null pointer, a number, or bytes. The
+        text says what a number becomes: a `.f32` takes integers that fp32 holds exactly, a `.u32` floats that are
+        whole, a `.b32` the bits of either.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: warp instructions after which the launch is given up.
-    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a, or a
-        platform or emulated chip (`msa_ops.emulate`) of these.
+    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a, by arch or name
+        ("H200", "B200"), or a platform or emulated chip (`msa_ops.emulate`) of these.
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
@@ -133,7 +135,7 @@ def run_ptx(
     Raises EmulatorFault (kind, kernel, line, block, warp, lane, address, and source: "FILE:LINE" if the text has line
     information, else None) for what the kernel does wrong, PtxError
     (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
-    lacks, both before anything runs; ValueError for arguments or a launch that do not fit.
+    lacks, both with `line` and before anything runs; ValueError for arguments or a launch that do not fit.
     """
     check_options(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
@@ -141,11 +143,11 @@ def run_ptx(
     check_text(ptx)
     arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
-    sizes = _C.ptx_parameters(ptx, entry)
-    if len(sizes) != len(arguments):
-        raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(sizes)}")
+    declared = _C.ptx_parameters(ptx, entry)
+    if len(declared) != len(arguments):
+        raise ValueError(f"arguments: {len(arguments)}; the kernel takes {len(declared)}")
     allocations = allocations_of(arguments, tensors)
-    parameters = [_parameter(i, value, size) for i, (value, size) in enumerate(zip(arguments, sizes, strict=True))]
+    parameters = _parameters(arguments, declared)
     shape = three("grid", grid), three("block", block)
     with told(ptx):
         return report_of(
@@ -198,9 +200,10 @@ def run_ptx_on_devices(
     check_text(ptx)
     arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
-    sizes = _C.ptx_parameters(ptx, entry)
-    if not arguments or any(len(own) != len(sizes) for own in arguments):
-        raise ValueError(f"arguments: {[len(own) for own in arguments]}; the kernel takes {len(sizes)} on each device")
+    declared = _C.ptx_parameters(ptx, entry)
+    if not arguments or any(len(own) != len(declared) for own in arguments):
+        given = [len(own) for own in arguments]
+        raise ValueError(f"arguments: {given}; the kernel takes {len(declared)} on each device")
     own_memory = [allocations_of(own, tensors) for own in arguments]
     by_device = [allocations_of(own, None, f"device {i} ") for i, own in enumerate(arguments)]
     with told(ptx):
@@ -210,7 +213,7 @@ def run_ptx_on_devices(
             three("grid", grid),
             three("block", block),
             shared_memory,
-            [[_parameter(i, v, n) for i, (v, n) in enumerate(zip(own, sizes, strict=True))] for own in arguments],
+            [_parameters(own, declared) for own in arguments],
             [
                 memory + [one for other, peers in enumerate(by_device) if other != i for one in peers]
                 if peer_access
@@ -303,20 +306,8 @@ def _address(value: Any) -> int:
     return allocation("", value)[0]
 
 
-def _parameter(index: int, value: Any, size: int) -> bytes:
-    value = plain(value)
-    if isinstance(value, bytes):
-        if len(value) != size:
-            raise ValueError(f"argument {index}: {len(value)} bytes; accepted: {size}")
-        return value
-    if isinstance(value, float):
-        return float_bytes(f"argument {index}", value, size)
-    number = 0 if value is None else _address(value) if is_memory(value) else value
-    if not isinstance(number, int):
-        raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
-    if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size):
-        raise ValueError(f"argument {index}: {number} does not fit into the {size} bytes of the parameter")
-    return (number % (1 << (8 * size))).to_bytes(size, "little")
+def _parameters(arguments: Sequence[Any], declared: Sequence[tuple[int, str]]) -> list[bytes]:
+    return [parameter_bytes(i, value, *one) for i, (value, one) in enumerate(zip(arguments, declared, strict=True))]
 
 
 def _slot(index: int, value: Any) -> int:
