@@ -156,6 +156,20 @@ def _a16w16(split: int, dtype: torch.dtype):
     return run
 
 
+def _conv2d(size: int, channels: int):
+    """The same pipeline as the FP8 product of eight waves, in a convolution."""
+
+    def run(_: Hip) -> str:
+        from kernels.conv.conv3d_implicit_fp8 import conv3d_implicit_fp8
+
+        x, weight = torch.randn(1, channels, 16, 16).to(FP8), torch.randn(128, channels, size, size).to(FP8)
+        out = conv3d_implicit_fp8(x, weight, padding=size // 2)
+        wanted = torch.nn.functional.conv2d(x.double(), weight.double(), padding=size // 2)
+        return compare(out, wanted, absolute=0.01 * wanted.abs().max().item(), relative=0.01)
+
+    return run
+
+
 # The tile that the next line reads was asked for by loads 12 to 15 of 35.
 _FP4_WAIT = (Insert("kernels.gemm.fp4_gemm_4wave", "bdb437441e53", 784, "wait_barrier(20)"),)
 # Its matrix instruction is inline assembly, for which LLVM keeps no wait states; and a wave is let through while
@@ -182,12 +196,30 @@ _FP8_8_WAITS = tuple(
         (323, "wait_barrier(N_LDS_STEPS_A + N_LDS_STEPS_B)"),
     )
 )
+_CONV_WAITS = tuple(
+    Insert("kernels.conv.conv3d_implicit_fp8", "fcf89a60874b", line, code, instead=line > 560)
+    for line, code in (
+        (539, _LDS.replace("rocdl", "fx.rocdl")),
+        (545, _LDS.replace("rocdl", "fx.rocdl")),
+        (551, _LDS.replace("rocdl", "fx.rocdl")),
+        (579, "wait_barrier(2 * N_LDS_STEPS_A + N_LDS_STEPS_B)"),
+        (584, "wait_barrier(N_LDS_STEPS_A + N_LDS_STEPS_B)"),
+    )
+)
 
 CASES = [
     Case("fp4_gemm_4wave", "256 x 256 x 1024, E8M0 scales", _fp4, alarm=("missing wait", "race"), mend=_FP4_WAIT),
     Case("fp8_gemm_4wave", "256 x 256 x 512, scales of rows", _fp8(4, False), alarm="wait states", mend=_FP8_WAITS),
     Case("fp8_gemm_4wave_shuffled", "the same with B in tiles", _fp8(4, True), alarm="race", mend=_FP8_WAITS),
     Case("fp8_gemm_8wave", "256 x 256 x 512, scales of rows", _fp8(8, False), alarm="race", mend=_FP8_8_WAITS),
+    Case(
+        "conv2d_fp8",
+        "3 x 3, 128 channels of 16 x 16",
+        _conv2d(3, 128),
+        alarm=("race", "missing wait"),
+        mend=_CONV_WAITS,
+    ),
+    Case("conv2d_fp8_1", "1 x 1, 512 channels", _conv2d(1, 512), alarm=("race", "missing wait"), mend=_CONV_WAITS),
     Case("mxfp4_preshuffle", "A and B in MXFP4, 40 x 256 x 1024", _mxfp4_preshuffle("fp4")),
     Case("mxfp4_preshuffle_fp6", "A in MXFP6", _mxfp4_preshuffle("fp6")),
     Case("mxfp4_preshuffle_fp8", "A in MXFP8", _mxfp4_preshuffle("fp8")),
