@@ -389,33 +389,33 @@ class Preparation {
         return push_constant(bits, width);
       }
       case Term::Kind::kName: {
-        if (term.name == "_" && destination) return push_sink(width);
+        if (term.name == "_" && destination && term.value == 0) return push_sink(width);
         if (term.name[0] == '%' && !is_special_register(term.name)) fail("register `" + term.name + "` is not declared");
         if (destination) break;
         const auto& table = special_registers();
         const auto special = std::find_if(table.begin(), table.end(),
                                           [&](const SpecialRegister& one) { return one.name == term.name; });
         if (special != table.end()) {
-          if (width != special->width) break;
+          if (width != special->width || term.value != 0) break;
           const auto which = static_cast<Special>(special - table.begin());
           push_special(offset_of(which), special->width);
           if (counts_time(which)) made_.handler = with_clock;
           return;
         }
         if (const auto found = shared_.find(term.name); found != shared_.end() && width >= 4) {
-          return push_shared(found->second, width);
+          return push_shared(found->second + term.value, width);
         }
         if (const auto found = local_.find(term.name); found != local_.end() && width >= 4) {
-          return push_constant(found->second, width);
+          return push_constant(found->second + term.value, width);
         }
         for (const Parameter& parameter : entry_.parameters) {
           if (parameter.name == term.name && width == 8) {
             const auto start = reinterpret_cast<std::uint64_t>(kernel_.parameter_bytes().data());
-            return push_constant(start + parameter.offset, 8);
+            return push_constant(start + parameter.offset + term.value, 8);
           }
         }
         if (const auto found = variables_.find(term.name); found != variables_.end() && width == 8) {
-          return push_constant(found->second, width);
+          return push_constant(found->second + term.value, width);
         }
         if (term.name[0] == '%') throw Unsupported(term.name, line_);
         fail("`" + term.name + "` is not known here");
@@ -493,7 +493,7 @@ class Preparation {
   }
 
   std::uint32_t label(const Term& term, unsigned scope) const {
-    if (term.kind != Term::Kind::kName) fail("not a label");
+    if (term.kind != Term::Kind::kName || term.value != 0) fail("not a label");
     for (int at = static_cast<int>(scope); at >= 0; at = entry_.scopes[static_cast<unsigned>(at)].parent) {
       const auto& labels = entry_.scopes[static_cast<unsigned>(at)].labels;
       if (const auto found = labels.find(term.name); found != labels.end()) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "instruction.hpp"
 #include "lexer.hpp"
 #include "selector.hpp"
 #include "versions.hpp"
@@ -400,15 +401,19 @@ class Parser {
     if (accept('[')) {
       Term address;
       address.kind = Term::Kind::kAddress;
-      if (peek().kind == Token::Kind::kWord) address.terms.push_back(simple_term());
+      if (peek().kind == Token::Kind::kWord) {
+        address.terms.push_back(simple_term());
+        address.value = std::exchange(address.terms[0].value, 0);  // of a name with a distance
+      }
       if (accept(',')) {  // [map, {coordinates}]
         address.terms.push_back(simple_term());
         expect(']');
         return address;
       }
-      if (accept('+') || peek().is('-') || address.terms.empty()) {
+      for (bool more = address.terms.empty(); more || peek().is('+') || peek().is('-'); more = false) {
+        accept('+');
         const bool negative = accept('-');
-        address.value = negative ? ~integer() + 1 : integer();
+        address.value += negative ? ~integer() + 1 : integer();
       }
       expect(']');
       return address;
@@ -423,6 +428,15 @@ class Parser {
     Term made = name();
     if (negative && made.kind != Term::Kind::kRegister) fail("a number");
     if (negative) made.selector |= Selector::negative_bit();
+    if (made.kind == Term::Kind::kName && made.name == "WARP_SZ") {
+      made.kind = Term::Kind::kInteger;
+      made.value = kLanes;
+    }
+    const bool distance = (peek().is('+') || peek().is('-')) && peek(1).kind == Token::Kind::kNumber;
+    if (made.kind == Term::Kind::kName && distance) {  // variable + 4
+      const bool back = next().is('-');
+      made.value = back ? ~integer() + 1 : integer();
+    }
     return made;
   }
 

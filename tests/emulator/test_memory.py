@@ -223,3 +223,19 @@ def test_sixteen_bytes_at_once(space: str) -> None:
         f"st{dot}.b128 {address}, %q0;\nld{dot}.b128 %q1, {address};\nst.global.b128 [%rd0+32], %q1;", data,
         declarations=declared)  # fmt: skip
     np.testing.assert_array_equal(data[4:6], data[:2])
+
+
+def test_places_within_variables() -> None:
+    out = np.zeros(8, np.uint32)
+    run(
+        ".local .align 4 .b32 l[4];\nmov.u32 %r1, s+8; mov.u64 %rd1, g+4; mov.u32 %r2, l+12;\n"
+        "st.shared.u32 [s+4+4], 5; ld.shared.u32 %r3, [%r1]; ld.global.u32 %r4, [%rd1]; ld.global.u32 %r5, [g+12-4];\n"
+        "st.local.u32 [l+12], 6; ld.local.u32 %r6, [%r2]; ld.shared.u32 %r7, [%r1+-0];\n"
+        "st.global.v4.u32 [%rd0], {%r3, %r4, %r5, %r6}; mov.u32 %r8, WARP_SZ; st.global.u32 [%rd0+16], %r8;",
+        out, declarations=".shared .align 4 .b32 s[4];\n.global .align 4 .b32 g[4] = {1, 2, 3, 4};",
+    )  # fmt: skip
+    assert out.tolist()[:5] == [5, 2, 3, 6, 32]
+    with pytest.raises(ValueError, match="operand of another kind"):
+        run("mov.u32 %r1, %tid.x+4;", out)
+    with pytest.raises(ValueError, match="not a label"):
+        run("bra L+4;\nL:", out)
