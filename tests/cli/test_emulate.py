@@ -105,4 +105,4 @@ def test_keys(capsys: pytest.CaptureFixture[str]) -> None:
     from msa_ops.bench import workload
     from msa_ops.registry import STORE
 
-    assert set(workload.dimensions(STORE.op("rms_norm"))) <= set(rows)
+    assert set(workload.dimensions(STORE.op("rms_norm").generate)) <= set(rows)

@@ -116,7 +116,7 @@ def _keys(spec: OpSpec) -> str:
     parameters = inspect.signature(spec.generate).parameters
     rows = [
         [key, ", ".join(spec.variants) if key == "variant" else describe(hint), str(parameters[key].default)]
-        for key, hint in workload.dimensions(spec).items()
+        for key, hint in workload.dimensions(spec.generate).items()
     ]
     return format_table(["key", "values", "default"], rows)
 
