@@ -231,3 +231,17 @@ def test_a_launcher_without_a_stream(tmp_path: Path, with_header: bool) -> None:
     if with_header:
         with pytest.raises(ValueError, match="arguments: 3; the launcher takes 4"):
             loaded.run(data, 1.0, None, chip="sm_90a")
+
+
+def test_the_header_says_the_types(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    path.with_suffix(".h").write_text(HEADER)
+    checked = load_object(path, PTX)
+    data = np.zeros(32, np.float32)
+    checked.run(data, 2, None, 32.0, chip="sm_90a")
+    assert (data == 2).all()
+    for wrong, message in ((2**24 + 1, "not exactly a number of .f32"), (data, "ndarray, whose address would be")):
+        with pytest.raises(ValueError, match=f"argument 1: .*{message}"):
+            checked.run(data, wrong, None, 32, chip="sm_90a")
+    with pytest.raises(ValueError, match=r"argument 3: 32\.5; the parameter is \.s32"):
+        checked.run(data, 1.0, None, 32.5, chip="sm_90a")

@@ -32,19 +32,21 @@ static inline int32_t cute_dsl_k_wrapper(k_Kernel_Module_t *module, k_Tensor_a_t
 }
 """
 
+TYPES = ["", "", ".f32", ".u8", ".s32", ".s32", ".u64"]
+
 
 def test_sizes() -> None:
-    assert launcher_arguments(HEADER) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [7])
+    assert launcher_arguments(HEADER) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], TYPES, [7])
 
 
 def test_a_launcher_without_a_stream() -> None:
     header = HEADER.replace("void *p, cudaStream_t stream", "void *p").replace("&p, &stream", "&p")
-    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [])
+    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], TYPES, [])
 
 
 def test_a_stream_between_other_arguments() -> None:
     header = HEADER.replace("void *p, cudaStream_t stream", "cudaStream_t s, void *p").replace("&p, &stream", "&s, &p")
-    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], [6])
+    assert launcher_arguments(header) == LauncherArguments([40, 8, 4, 1, 4, 4, 8], TYPES, [6])
 
 
 def test_a_member_that_is_not_known() -> None:

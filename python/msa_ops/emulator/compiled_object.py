@@ -18,7 +18,8 @@ from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
-from msa_ops.emulator.object_header import launcher_arguments
+from msa_ops.emulator.object_header import LauncherArguments, launcher_arguments
+from msa_ops.emulator.ptx_parameter import parameter_bytes
 from msa_ops.emulator.run import Report, allocations_of, report_of, with_peers
 from msa_ops.emulator.source_lines import told
 
@@ -39,15 +40,17 @@ class CompiledObject:
         name: str,
         functions: _C.ObjectFunctions,
         modules: Sequence[str],
-        argument_sizes: Sequence[int | None] | None = None,
-        streams: Sequence[int] | None = None,
+        arguments: LauncherArguments | None = None,
     ) -> None:
         self.name = name
-        self.argument_sizes = argument_sizes
-        """Bytes of the arguments as the header says, None where it does not; None without a header."""
-        self._streams = streams
+        self._arguments = arguments
         self._functions = functions
         self._modules = list(modules)
+
+    @property
+    def argument_sizes(self) -> list[int | None] | None:
+        """Bytes of the arguments as the header says, None where it does not; None without a header."""
+        return None if self._arguments is None else self._arguments.sizes
 
     def run(
         self,
@@ -65,8 +68,9 @@ class CompiledObject:
         arguments: the launcher's, in order and without the stream, members of tuples one by one: a CPU tensor or NumPy
             array for a pointer (exactly its bytes are memory that the kernels may use), an int of up to eight bytes,
             a float for fp32, None for a null pointer, bytes for a structure. CuTe-DSL leaves out arguments that were
-            constants when it compiled. With the object's header their number and the lengths of bytes are checked;
-            without it the launcher reads on behind bytes that are too short.
+            constants when it compiled. With the object's header their number and the lengths of bytes are checked,
+            and numbers become what its types say (2 for a `float` is 2.0); without it the launcher reads on behind
+            bytes that are too short.
         chip, tensors, max_instructions, seed, sum_order, threads, multiprocessors: as in `run_ptx`; the launcher sees
             the number of multiprocessors too.
 
@@ -132,17 +136,18 @@ class CompiledObject:
     def _values(self, arguments: Sequence[Any]) -> list[bytes]:
         """The arguments as the launcher reads them, with null streams where it takes them; without a header that is
         behind all others. Raises ValueError for what is not as in the header."""
-        values = [_value(i, one) for i, one in enumerate(arguments)]
-        if self.argument_sizes is None:
-            return [*values, _NULL]
-        if len(values) != len(self.argument_sizes):
-            raise ValueError(f"arguments: {len(values)}; the launcher takes {len(self.argument_sizes)}")
-        for i, (given, value, size) in enumerate(zip(arguments, values, self.argument_sizes, strict=True)):
+        known = self._arguments
+        if known is None:
+            return [*(_value(i, one) for i, one in enumerate(arguments)), _NULL]
+        if len(arguments) != len(known.sizes):
+            raise ValueError(f"arguments: {len(arguments)}; the launcher takes {len(known.sizes)}")
+        values = [_value(i, *one) for i, one in enumerate(zip(arguments, known.types, known.sizes, strict=True))]
+        for i, (given, value, size) in enumerate(zip(arguments, values, known.sizes, strict=True)):
             exact = isinstance(plain(given), bytes)
             if size is not None and (len(value) != size if exact else size > len(value)):
                 kind = f"{len(value)} bytes" if exact else type(given).__name__
                 raise ValueError(f"argument {i}: {kind}; accepted: {size} bytes")
-        for position in self._streams or ():
+        for position in known.streams:
             values.insert(position, _NULL)
         return values
 
@@ -192,11 +197,8 @@ def load_object(
     ]
     beside = path.with_suffix(".h")
     known = Path(header) if header is not None else beside if beside.is_file() else None
-    functions = _C.ObjectFunctions(launcher[1], *addresses)
-    if known is None:
-        return CompiledObject(launcher[1], functions, texts)
-    told_by_header = launcher_arguments(known.read_text(encoding="utf-8"))
-    return CompiledObject(launcher[1], functions, texts, told_by_header.sizes, told_by_header.streams)
+    told_by_header = None if known is None else launcher_arguments(known.read_text(encoding="utf-8"))
+    return CompiledObject(launcher[1], _C.ObjectFunctions(launcher[1], *addresses), texts, told_by_header)
 
 
 def _launcher(path: Path, content: bytes) -> tuple[str, str]:
@@ -260,11 +262,13 @@ def _jumps(names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _value(index: int, value: Any) -> bytes:
-    """An argument as the launcher reads it at the address that it is given."""
+def _value(index: int, value: Any, kind: str = "", size: int | None = None) -> bytes:
+    """An argument as the launcher reads it at the address that it is given, by its type if the header tells it."""
     value = plain(value)
     if isinstance(value, bytes):
         return value
+    if kind and size is not None:
+        return parameter_bytes(index, value, size, kind).ljust(8, b"\0")
     if isinstance(value, float):
         return float_bytes(f"argument {index}", value, 4) + bytes(4)
     number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 _SIZES = {"char": 1, "bool": 1, "int8_t": 1, "int16_t": 2, "half": 2, "__half": 2, "int32_t": 4, "int": 4, "float": 4,
           "int64_t": 8, "double": 8}  # fmt: skip
+_TYPES = {"bool": ".u8", "char": ".s8", "int": ".s32", "half": ".f16", "__half": ".f16", "float": ".f32",
+          "double": ".f64", "void": ".u64"}  # fmt: skip
+"""Of values, in the words of PTX; `void` stands for what a pointer points to."""
 _STRUCTURE = re.compile(r"typedef struct\s*\{(?P<members>[^{}]*)\}\s*(?P<name>\w+)\s*;")
 _MEMBER = re.compile(r"\s*(?P<type>[\w\s]+?)\s*(?P<pointer>\**)\s*(?P<name>\w+)\s*(?:\[(?P<count>\d+)\])?\s*$")
 _WRAPPER = re.compile(r"\bcute_dsl_\w+_wrapper\((?P<parameters>[^)]*)\)\s*\{(?P<body>.*?)\n\}", re.DOTALL)
@@ -19,10 +22,12 @@ _STREAM = "cudaStream_t"
 @dataclass(frozen=True)
 class LauncherArguments:
     """sizes: bytes of the arguments, in order and without streams; None for one that the header does not tell.
+    types: of the same, as PTX writes them (".f32"); "" of structures and of what the header does not tell.
     streams: positions of the streams in the whole list, ascending; a launcher need not have one.
     """
 
     sizes: list[int | None]
+    types: list[str]
     streams: list[int]
 
 
@@ -34,6 +39,7 @@ def launcher_arguments(text: str) -> LauncherArguments:
         raise ValueError("header: it has no launcher of CuTe-DSL")
     structures = {one["name"]: _structure_size(one["members"]) for one in _STRUCTURE.finditer(text)}
     known: dict[str, int | None] = {}
+    types: dict[str, str] = {}
     streams = set()
     for parameter in wrapper["parameters"].split(","):
         found = _MEMBER.match(parameter)
@@ -44,12 +50,21 @@ def launcher_arguments(text: str) -> LauncherArguments:
         structure = structures.get(kind) if found["pointer"] else None
         if kind == _STREAM and not found["pointer"]:
             streams.add(found["name"])
+        types[found["name"]] = "" if structure else _type(kind)
         known[found["name"]] = structure or (_SIZES.get(kind.removeprefix("u")) if kind != "void" else 8)
     names = [one.strip().lstrip("&").split("[")[0] for one in values["list"].split(",")][:-1]  # then comes the result
     return LauncherArguments(
         [known.get(name) for name in names if name not in streams],
+        [types.get(name, "") for name in names if name not in streams],
         [i for i, name in enumerate(names) if name in streams],
     )
+
+
+def _type(kind: str) -> str:
+    if kind in _TYPES:
+        return _TYPES[kind]
+    found = re.fullmatch(r"(u?)int(8|16|32|64)_t", kind)
+    return f".{found[1] or 's'}{found[2]}" if found else ""
 
 
 def _structure_size(members: str) -> int | None:
