@@ -152,3 +152,12 @@ def test_calls_of_two_threads_on_one_chip_keep_their_own_memory() -> None:
         thread.join()
     (call,) = found
     assert call.op == "two" and call.memory[0][1] == 32
+
+
+@pytest.mark.parametrize("value", [torch.tensor(2.0), np.zeros(4)])
+def test_an_address_is_no_number_on_gfx950(value: Any) -> None:
+    from msa_ops.emulator.gfx950 import _bytes_of
+
+    with pytest.raises(ValueError, match=r"argument 1: .*, whose address would be passed; the argument has 4 bytes"):
+        _bytes_of(1, value, 4)
+    assert len(_bytes_of(1, value, 8)) == 8

@@ -140,6 +140,11 @@ def _bytes_of(index: int, value: Any, size: int) -> bytes:
         return value
     if isinstance(value, float):
         return float_bytes(f"argument {index}", value, size)
+    if is_memory(value) and size != 8:
+        raise ValueError(
+            f"argument {index}: {type(value).__name__}, whose address would be passed; the argument has {size} bytes, "
+            "accepted: a number (of a tensor: x.item())"
+        )
     number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
