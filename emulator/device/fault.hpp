@@ -36,6 +36,7 @@ enum class FaultKind {
   kIllegal,      // an instruction that the hardware cannot execute in this state (gfx950)
   kGridWait,    // memory of an earlier launch used without griddepcontrol.wait
   kTrap,        // the kernel itself ended the launch
+  kAssertion,   // one of the kernel's own does not hold
   kLimit,       // more instructions than the launch may take
 };
 
@@ -67,6 +68,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kIllegal: return "illegal instruction";
     case FaultKind::kGridWait: return "missing grid wait";
     case FaultKind::kTrap: return "trap";
+    case FaultKind::kAssertion: return "assertion";
     case FaultKind::kLimit: return "limit";
   }
   return "";

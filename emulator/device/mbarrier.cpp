@@ -26,7 +26,14 @@ void Mbarriers::init(std::uint64_t address, std::uint32_t count, int lane) {
   if (count < 1 || count > kMostArrivals) {
     fail("a count of " + std::to_string(count) + "; accepted: 1 to 1048575", lane, address);
   }
-  if (barriers_.count(address) != 0) fail("mbarrier.init of an mbarrier that was not invalidated", lane, address);
+  if (const auto known = barriers_.find(address); known != barriers_.end()) {
+    // A thread of every warp may initialise it: as long as nobody has used it, that leaves it as it is.
+    const Mbarrier& old = *known->second;
+    const bool fresh = old.phase == 0 && old.pending == old.expected && old.bytes == 0 && old.in_flight == 0;
+    const bool by_another = old.initialized_by != ordering_.actor(ordering_.current());
+    if (fresh && by_another && old.expected == count) return;
+    fail("mbarrier.init of an mbarrier that was not invalidated", lane, address);
+  }
   shared_.become_mbarrier(address, lane);
   auto made = std::make_unique<Mbarrier>();
   made->address = address;
@@ -80,7 +87,7 @@ std::uint64_t Mbarriers::arrive(Mbarrier& barrier, std::uint32_t count, bool is_
   if (!may_complete && count == barrier.pending) {
     fail("an arrival that must not complete the phase is the last one", lane, barrier.address);
   }
-  if (is_release) ordering_.release(barrier.arrived);
+  ordering_.publish(barrier.arrived, is_release);
   barrier.pending -= count;
   complete_if_full(barrier, lane);
   return token;

@@ -35,6 +35,7 @@ void Ordering::reset() {
   memo_.fill({});
   actors_ = warps_ * kActorsAWarp;
   mbarrier_ = 0;
+  same_values_.forget();
 }
 
 void Ordering::raise(std::vector<Clock>& clocks, Actor actor, Clock clock) {
@@ -135,6 +136,24 @@ Ordering::Verdict Ordering::judge(AccessId id, bool strong, bool asynchronous, b
     if (asynchronous && earlier_writes && !one.asynchronous && !fenced(one.actor, one.clock)) return Verdict::kUnfenced;
   }
   return Verdict::kOrdered;
+}
+
+Ordering::Verdict Ordering::judge_value(AccessId writes, bool strong, bool asynchronous) const {
+  const Verdict all = judge(writes, strong, asynchronous, true);
+  if (all == Verdict::kMbarrier || records_[writes].next == 0 || !plain(writes)) return all;
+  for (AccessId id = writes; id != 0; id = records_[id].next) {
+    const Record& one = records_[id];
+    if (seen(one.actor, one.clock) && (!asynchronous || fenced(one.actor, one.clock))) return Verdict::kOrdered;
+  }
+  return all;
+}
+
+bool Ordering::plain(AccessId id) const {
+  for (; id != 0; id = records_[id].next) {
+    const Record& one = records_[id];
+    if (one.strong || one.asynchronous || one.mbarrier) return false;
+  }
+  return true;
 }
 
 const Ordering::Record& Ordering::culprit(AccessId id, bool strong) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fault.hpp"
+#include "same_values.hpp"
 
 namespace msa_ops::emulator {
 
@@ -78,6 +79,10 @@ class Ordering {
   // Whether the present warp's access, in the asynchronous proxy or not, may follow all of the accesses `id`.
   enum class Verdict { kOrdered, kRace, kUnfenced, kMbarrier };
   Verdict judge(AccessId id, bool strong, bool asynchronous, bool earlier_writes) const;
+  // The same for what the present warp reads of writes that left the same value: one of them is enough.
+  Verdict judge_value(AccessId writes, bool strong, bool asynchronous) const;
+  // Whether all are weak accesses of warps through the generic proxy.
+  bool plain(AccessId id) const;
   // The set of accesses `before` and `one`, without those that `one` follows anyway.
   AccessId add(AccessId before, AccessId one);
 
@@ -94,6 +99,8 @@ class Ordering {
   const Record& record(AccessId id) const { return records_[id]; }
   // The record of the set that the present warp has not seen, for messages.
   const Record& culprit(AccessId id, bool strong) const;
+
+  SameValues& same_values() { return same_values_; }
 
   // Records are forgotten when there are many: `live[id]` on entry says which are in use, on return their new ids.
   bool crowded() const { return records_.size() > kManyRecords; }
@@ -129,6 +136,7 @@ class Ordering {
   };
   std::array<Memo, 256> memo_{};
   AccessId mbarrier_ = 0;
+  SameValues same_values_;
 };
 
 }  // namespace msa_ops::emulator

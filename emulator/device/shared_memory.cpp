@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "fault.hpp"
 
@@ -37,13 +38,12 @@ void SharedMemory::want_written(std::size_t start, std::size_t bytes, int lane) 
   }
 }
 
-void SharedMemory::report(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
-                          bool strong, bool asynchronous, bool earlier_writes, int lane) const {
+Violation SharedMemory::mistake(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
+                                bool strong, bool asynchronous, bool earlier_writes, int lane) const {
   if (verdict == Ordering::Verdict::kMbarrier) {
-    throw Violation{FaultKind::kMbarrier,
-                    std::string(writes ? "write to" : "read of") +
-                        " bytes that are an mbarrier; it was not invalidated",
-                    lane, base_ + at};
+    return {FaultKind::kMbarrier,
+            std::string(writes ? "write to" : "read of") + " bytes that are an mbarrier; it was not invalidated", lane,
+            base_ + at};
   }
   const Ordering::Record& one = verdict == Ordering::Verdict::kRace ? ordering_.culprit(earlier, strong)
                                                                     : ordering_.record(earlier);
@@ -56,40 +56,48 @@ void SharedMemory::report(const Cell& cell, AccessId earlier, Ordering::Verdict 
   }
   const std::string what = std::string(asynchronous ? "asynchronous " : "") + (writes ? "write" : "read");
   if (verdict == Ordering::Verdict::kUnfenced) {
-    throw Violation{FaultKind::kProxy, what + " after " + other + " without fence.proxy.async between them", lane,
-                    base_ + at};
+    return {FaultKind::kProxy, what + " after " + other + " without fence.proxy.async between them", lane, base_ + at};
   }
-  throw Violation{FaultKind::kRace, what + " that nothing orders after " + other, lane, base_ + at};
+  return {FaultKind::kRace, what + " that nothing orders after " + other, lane, base_ + at};
 }
 
-template <bool writes>
-inline void SharedMemory::use_cell(Cell& cell, std::size_t at, AccessId access, bool strong, bool asynchronous,
-                                   int lane) {
+bool SharedMemory::leaves_doubt(AccessId earlier, Ordering::Verdict verdict, std::size_t at, std::size_t bytes) const {
+  return verdict == Ordering::Verdict::kRace && ordering_.plain(earlier) && is_written(at, bytes);
+}
+
+template <bool writes, bool stores>
+inline void SharedMemory::use_cell(Cell& cell, std::size_t at, std::size_t bytes, AccessId access, bool strong,
+                                   bool asynchronous, int lane) {
   using Verdict = Ordering::Verdict;
+  bool doubtful = false;
+  const auto judged = [&](AccessId earlier, Verdict verdict, bool earlier_writes) {
+    if (verdict == Verdict::kOrdered) return;
+    Violation found = mistake(cell, earlier, verdict, at, writes, strong, asynchronous, earlier_writes, lane);
+    if (!stores || strong || !leaves_doubt(earlier, verdict, at, bytes)) throw Violation(std::move(found));
+    ordering_.same_values().doubt(&data_[at], &written_[at], kWritten, bytes, std::move(found));
+    doubtful = true;
+  };
   if (cell.write != 0 && cell.write != access) {
-    const Verdict verdict = ordering_.judge(cell.write, strong, asynchronous, true);
-    if (verdict != Verdict::kOrdered) {
-      report(cell, cell.write, verdict, at, writes, strong, asynchronous, true, lane);
-    }
+    judged(cell.write,
+           writes ? ordering_.judge(cell.write, strong, asynchronous, true)
+                  : ordering_.judge_value(cell.write, strong, asynchronous),
+           true);
   }
   if (writes) {
     if (cell.reads != 0 && cell.reads != access) {
-      const Verdict verdict = ordering_.judge(cell.reads, strong, asynchronous, false);
-      if (verdict != Verdict::kOrdered) {
-        report(cell, cell.reads, verdict, at, writes, strong, asynchronous, false, lane);
-      }
+      judged(cell.reads, ordering_.judge(cell.reads, strong, asynchronous, false), false);
     }
-    // Atomics do not order each other: whoever comes after all must have seen all.
-    const bool beside = strong && cell.write != 0 && ordering_.record(cell.write).strong;
+    // Atomics, and stores of the same value, do not order each other: whoever writes after all must have seen all.
+    const bool beside = doubtful || (strong && cell.write != 0 && ordering_.record(cell.write).strong);
     cell.write = beside ? ordering_.add(cell.write, access) : access;
-    cell.reads = 0;
+    if (!doubtful) cell.reads = 0;
     cell.pc = ordering_.pc();
   } else if (cell.reads != access) {
     cell.reads = ordering_.add(cell.reads, access);
   }
 }
 
-template <bool writes>
+template <bool writes, bool stores>
 void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous,
                        int lane) {
   using Verdict = Ordering::Verdict;
@@ -100,9 +108,9 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
       Cell& cell = cells_[word];
       if (cell.write == kBytewise) {
         for (std::size_t i = 0; i < 4; ++i) {
-          use_cell<writes>(bytewise_.at(word)[i], word * 4 + i, access, strong, asynchronous, lane);
+          use_cell<writes, stores>(bytewise_.at(word)[i], word * 4 + i, 1, access, strong, asynchronous, lane);
         }
-        if (writes) {
+        if (writes && ordering_.same_values().empty()) {
           bytewise_.erase(word);
           cell = {access, 0, pc};
         }
@@ -111,8 +119,8 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
         if (writes) cell.write = memo.after.write, cell.pc = pc;
       } else {
         const Cell before = cell;
-        use_cell<writes>(cell, word * 4, access, strong, asynchronous, lane);
-        memo = {access, before, cell};
+        use_cell<writes, stores>(cell, word * 4, 4, access, strong, asynchronous, lane);
+        if (ordering_.same_values().empty()) memo = {access, before, cell};
       }
     }
     return;
@@ -123,13 +131,13 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
       // The whole word has one past; keep it so if this access changes nothing.
       if (cell.write == access && (writes ? cell.reads == 0 : true) && writes) continue;
       if (!writes && cell.reads == access &&
-          ordering_.judge(cell.write, strong, asynchronous, true) == Verdict::kOrdered) {
+          ordering_.judge_value(cell.write, strong, asynchronous) == Verdict::kOrdered) {
         continue;
       }
       bytewise_[at / 4] = {cell, cell, cell, cell};
       cell.write = kBytewise;
     }
-    use_cell<writes>(bytewise_.at(at / 4)[at % 4], at, access, strong, asynchronous, lane);
+    use_cell<writes, stores>(bytewise_.at(at / 4)[at % 4], at, 1, access, strong, asynchronous, lane);
   }
 }
 
@@ -180,7 +188,7 @@ void SharedMemory::unwrite(std::uint64_t address, std::size_t bytes) {
 std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
   const std::size_t start = offset(address, bytes, bytes, "write", lane);
   const bool strong = strength == Strength::kStrong;
-  use<true>(start, bytes, ordering_.own(strong), strong, false, lane);
+  use<true, true>(start, bytes, ordering_.own(strong), strong, false, lane);
   std::memset(&written_[start], 1, bytes);
   return &data_[start];
 }

@@ -102,12 +102,15 @@ class SharedMemory {
     return true;
   }
   void want_written(std::size_t start, std::size_t bytes, int lane) const;
-  template <bool writes>
+  // `stores`: a weak store of a warp, which may race with what leaves the bytes as they are (SameValues).
+  template <bool writes, bool stores = false>
   void use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous, int lane);
-  template <bool writes>
-  void use_cell(Cell& cell, std::size_t at, AccessId access, bool strong, bool asynchronous, int lane);
-  [[noreturn]] void report(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
-                           bool strong, bool asynchronous, bool earlier_writes, int lane) const;
+  template <bool writes, bool stores>
+  void use_cell(Cell& cell, std::size_t at, std::size_t bytes, AccessId access, bool strong, bool asynchronous,
+                int lane);
+  bool leaves_doubt(AccessId earlier, Ordering::Verdict verdict, std::size_t at, std::size_t bytes) const;
+  Violation mistake(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
+                    bool strong, bool asynchronous, bool earlier_writes, int lane) const;
 
   // What an access made of a word's cell: it makes the same of every equal cell. What is ordered stays so while the
   // access has the same number.

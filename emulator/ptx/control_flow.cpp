@@ -11,14 +11,26 @@ struct Graph {
   std::vector<std::vector<std::uint32_t>> successors;  // blocks
 };
 
-Graph blocks_of(const std::vector<Instruction>& code) {
-  const auto size = static_cast<std::uint32_t>(code.size());
+// Calls come back to where they are.
+bool goes_on(const Instruction& instruction) {
+  return instruction.form->control == Form::Control::kNone || instruction.form->control == Form::Control::kCall;
+}
+
+template <typename Function>
+void for_targets(const Instruction& instruction, Function function) {
+  if (instruction.form->control != Form::Control::kBranch) return;
+  if (instruction.targets.empty()) function(instruction.target);
+  for (const std::uint32_t target : instruction.targets) function(target);
+}
+
+// Of one body, whose instructions begin at `start`.
+Graph blocks_of(const Instruction* code, std::uint32_t size, std::uint32_t start) {
   std::vector<bool> leader(size + 1, false);
   leader[0] = leader[size] = true;
   for (std::uint32_t i = 0; i < size; ++i) {
-    if (code[i].form->control == Form::Control::kNone) continue;
+    if (goes_on(code[i])) continue;
     leader[i + 1] = true;
-    if (code[i].form->control == Form::Control::kBranch) leader[code[i].target] = true;
+    for_targets(code[i], [&](std::uint32_t target) { leader[target - start] = true; });
   }
   Graph graph;
   std::vector<std::uint32_t> block_at(size + 1, 0);
@@ -35,17 +47,19 @@ Graph blocks_of(const std::vector<Instruction>& code) {
   for (std::uint32_t block = 0; block < end; ++block) {
     const Instruction& last = code[graph.first[block + 1] - 1];
     auto& out = graph.successors[block];
-    if (last.form->control == Form::Control::kBranch) out.push_back(block_at[last.target]);
+    for_targets(last, [&](std::uint32_t target) { out.push_back(block_at[target - start]); });
     if (graph.first[block + 1] - 1 == last_return) out.push_back(end);
-    if (last.form->control == Form::Control::kNone || last.guard.present) out.push_back(block + 1);
+    if (goes_on(last) || last.guard.present) out.push_back(block + 1);
   }
   return graph;
 }
 
 }  // namespace
 
-void find_reconvergence(std::vector<Instruction>& instructions) {
-  const Graph graph = blocks_of(instructions);
+void find_reconvergence(std::vector<Instruction>& all, std::uint32_t start, std::uint32_t past) {
+  Instruction* const instructions = all.data() + start;
+  const std::uint32_t size = past - start;
+  const Graph graph = blocks_of(instructions, size, start);
   const auto count = static_cast<std::uint32_t>(graph.first.size());
   const std::uint32_t end = count - 1;
   std::vector<std::vector<std::uint32_t>> predecessors(count);
@@ -100,12 +114,11 @@ void find_reconvergence(std::vector<Instruction>& instructions) {
   for (std::uint32_t block = 0; block < end; ++block) {
     Instruction& last = instructions[graph.first[block + 1] - 1];
     if (last.form->control != Form::Control::kBranch) continue;
-    last.reconvergence = graph.first[dominator[block] == count ? end : dominator[block]];
-    if (last.reconvergence == instructions.size()) continue;
-    const Instruction& meet = instructions[last.reconvergence];
-    if (meet.form->control == Form::Control::kReturn && !meet.guard.present) {
-      last.reconvergence = static_cast<std::uint32_t>(instructions.size());
-    }
+    const std::uint32_t meet = graph.first[dominator[block] == count ? end : dominator[block]];
+    last.reconvergence = start + meet;
+    if (meet == size) continue;
+    const Instruction& there = instructions[meet];
+    if (there.form->control == Form::Control::kReturn && !there.guard.present) last.reconvergence = past;
   }
 }
 

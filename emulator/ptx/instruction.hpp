@@ -43,7 +43,7 @@ struct Form {
   //   S G T    address in shared, global, tensor memory, with an offset of its own
   //   M3       [tensor map, {3 coordinates}]: the address, then the coordinates
   //   s1 s2 s4 register of 4 bytes or a part of it, or 2 or 4 parts of it (selector.hpp); n1: a negative one too
-  //   L        label                     4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
+  //   L        label       J  a list of labels       4*8      vector of 8 registers of 4 bytes; 4,2: of 4 and of 2 bytes
   //   ~4*8     registers whose use the handler checks itself
   //   4? p?    may be missing            =4|p? =p|p?     a second destination may follow after `|`
   std::string operands;
@@ -51,7 +51,7 @@ struct Form {
   MemorySpace memory = MemorySpace::kNone;
   std::uint8_t element = 0;  // bytes
   std::uint8_t count = 1;
-  enum class Control : std::uint8_t { kNone, kBranch, kReturn } control = Control::kNone;
+  enum class Control : std::uint8_t { kNone, kBranch, kReturn, kCall } control = Control::kNone;
   std::uint32_t variant = 0;  // a number of the handler's own
   // What happens when a source register has no value: it is a fault; the results have no value in those lanes; or the
   // handler asks (PtxWarp::undefined) and says which results have none (leave_undefined).
@@ -63,7 +63,8 @@ struct Instruction {
   Handler handler = nullptr;
   std::vector<Operand> operands;       // as in Form::operands; vectors take one place an element
   std::uint64_t offset = 0;            // of the address operand; a parameter's or variable's place is in it
-  std::uint32_t target = 0;            // branches: instruction
+  std::uint32_t target = 0;            // branches: instruction; calls: place in Kernel::call_sites
+  std::vector<std::uint32_t> targets;  // of a branch by an index
   std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
   Operand guard{};
   Order order = Order::kDefault;

@@ -23,6 +23,7 @@ namespace msa_ops::emulator::ptx {
 namespace {
 
 constexpr std::size_t kMostLocalBytes = 512 * 1024;  // of a thread, as on every chip
+constexpr std::size_t kMostFunctions = 1000;
 
 // What the modifiers of an instruction say about memory order.
 Order order_of(const std::string& opcode) {
@@ -46,24 +47,97 @@ void with_clock(PtxWarp& warp, const Instruction& instruction, Mask lanes) {
 // From the statements of an entry to instructions.
 class Preparation {
  public:
-  Preparation(Kernel& kernel, const Module& module, const Entry& entry) : kernel_(kernel), entry_(entry) {
+  Preparation(Kernel& kernel, const Module& module, const Entry& entry)
+      : kernel_(kernel), module_(module), entry_(entry) {
+    collect(entry, nullptr);
+    lay_out_bodies();
     lay_out_shared(module);
-    lay_out_local();
     lay_out_variables(module);
-    lay_out_registers();
-    kernel.instructions_.reserve(entry.statements.size());
-    for (const Statement& statement : entry.statements) add(statement);
-    find_reconvergence(kernel.instructions_);
+    for (part_ = 0; part_ < parts_.size(); ++part_) {
+      for (const Statement& statement : part().body->statements) add(statement);
+      if (parts_.size() > 1) add_return();
+      find_reconvergence(kernel.instructions_, part().first, part().end);
+    }
+    kernel.end_ = parts_[0].end;
   }
 
  private:
+  // The kernel itself, or a function that it may call.
+  struct Part {
+    const Body* body;
+    const Function* function;
+    std::uint32_t first_register, end_register;
+    std::uint32_t first, end;             // instructions
+    std::uint64_t first_local, end_local;
+    std::map<std::string, std::uint64_t> local;  // addresses
+    bool open = true;                     // while its calls are being followed
+  };
+  const Part& part() const { return parts_[part_]; }
+
+  // Parts in the order in which calls lead to them. A function that is named other than by a call may be called by any
+  // pointer.
+  void collect(const Body& body, const Function* function) {
+    const std::size_t own = parts_.size();
+    parts_.push_back({&body, function, 0, 0, 0, 0, 0, 0, {}, true});
+    for (const Statement& statement : body.statements) {
+      std::set<std::string> names;
+      for (const Term& term : statement.operands) note_names(term, names);
+      for (const std::string& name : names) {
+        const auto found = module_.functions.find(name);
+        if (found == module_.functions.end()) continue;
+        if (statement.opcode.compare(0, 4, "call") != 0) pointed_at_.insert(name);
+        const auto known = numbers_.find(name);
+        if (known != numbers_.end() && parts_[known->second].open) {
+          throw Unsupported("a call of `" + name + "` within itself", statement.line);
+        }
+        if (known != numbers_.end()) continue;
+        if (!found->second.is_defined && !knows_external(name)) {
+          throw Unsupported("function `" + name + "`, of which there is no text", statement.line);
+        }
+        if (parts_.size() > kMostFunctions) throw PtxError("more functions than any kernel calls", statement.line);
+        numbers_[name] = parts_.size();
+        collect(found->second, &found->second);
+      }
+    }
+    parts_[own].open = false;
+  }
+
+  void lay_out_bodies() {
+    std::uint32_t at = 0;
+    for (Part& one : parts_) {
+      one.first = at;
+      at += static_cast<std::uint32_t>(one.body->statements.size()) + (parts_.size() > 1 ? 1 : 0);
+      one.end = at;
+      one.first_register = static_cast<std::uint32_t>(kernel_.registers_.size());
+      for (const Register& reg : one.body->registers) {
+        places_.push_back(static_cast<std::uint32_t>(kernel_.register_bytes_));
+        kernel_.register_bytes_ += reg.width == kPredicateWidth ? 16 : reg.width * kLanes;
+        kernel_.registers_.push_back(reg);
+      }
+      one.end_register = static_cast<std::uint32_t>(kernel_.registers_.size());
+      one.first_local = kernel_.local_bytes_;
+      for (const Variable& variable : one.body->local) {
+        kernel_.local_bytes_ = round_up(kernel_.local_bytes_, variable.alignment);
+        one.local[variable.name] = kernel_.local_bytes_;
+        kernel_.local_bytes_ += variable.bytes;
+        if (kernel_.local_bytes_ > kMostLocalBytes) {
+          throw PtxError("more than " + std::to_string(kMostLocalBytes) + " bytes of local memory a thread", one.body->line);
+        }
+      }
+      one.end_local = kernel_.local_bytes_;
+    }
+    kernel_.instructions_.reserve(at);
+  }
+
   // Static variables first, then the dynamic ones, which all start at the same place.
   void lay_out_shared(const Module& module) {
     std::vector<Variable> variables = module.shared;
-    variables.insert(variables.end(), entry_.shared.begin(), entry_.shared.end());
     std::set<std::string> used;
-    for (const Statement& statement : entry_.statements) {
-      for (const Term& term : statement.operands) note_names(term, used);
+    for (const Part& one : parts_) {
+      variables.insert(variables.end(), one.body->shared.begin(), one.body->shared.end());
+      for (const Statement& statement : one.body->statements) {
+        for (const Term& term : statement.operands) note_names(term, used);
+      }
     }
     std::uint64_t end = kernel_.shared_base();
     for (const bool dynamic : {false, true}) {
@@ -82,17 +156,6 @@ class Preparation {
       }
     }
     kernel_.static_shared_ = end - kernel_.shared_base();
-  }
-
-  void lay_out_local() {
-    for (const Variable& variable : entry_.local) {
-      kernel_.local_bytes_ = round_up(kernel_.local_bytes_, variable.alignment);
-      local_[variable.name] = kernel_.local_bytes_;
-      kernel_.local_bytes_ += variable.bytes;
-      if (kernel_.local_bytes_ > kMostLocalBytes) {
-        throw PtxError("more than " + std::to_string(kMostLocalBytes) + " bytes of local memory a thread", entry_.line);
-      }
-    }
   }
 
   void lay_out_variables(const Module& module) {
@@ -116,18 +179,19 @@ class Preparation {
 
   static std::uint64_t round_up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
 
-  void lay_out_registers() {
-    for (const Register& reg : entry_.registers) {
-      places_.push_back(static_cast<std::uint32_t>(kernel_.register_bytes_));
-      kernel_.register_bytes_ += reg.width == kPredicateWidth ? 16 : reg.width * kLanes;
-    }
-    kernel_.registers_ = entry_.registers;
+  // The end of a body, for ways that reach it.
+  void add_return() {
+    made_ = {};
+    made_.form = find_form("ret");
+    made_.handler = made_.form->handler;
+    made_.line = kernel_.instructions_.empty() ? part().body->line : kernel_.instructions_.back().line;
+    kernel_.instructions_.push_back(made_);
   }
 
   void add(const Statement& statement) {
     line_ = statement.line;
     opcode_ = statement.opcode;
-    const std::string name = statement.opcode + vector_suffix(statement);
+    const std::string name = statement.opcode + vector_suffix(statement) + (is_of_call(statement) ? " of call" : "");
     const Form* form = find_form(name);
     if (form == nullptr && !is_instruction(name)) fail("PTX has no such instruction");
     if (form == nullptr) throw Unsupported(name, line_);
@@ -144,6 +208,11 @@ class Preparation {
       guard.index = statement.guard;
       made_.guard = register_operand(guard, kPredicateWidth, false);
       made_.guard.negated = statement.guard_negated;
+    }
+    if (form->control == Form::Control::kCall) {
+      add_call(statement);
+      kernel_.instructions_.push_back(made_);
+      return;
     }
     std::istringstream specs(form->operands);
     std::size_t used = 0;
@@ -164,6 +233,102 @@ class Preparation {
     made_.moves = name == "mov.b32" || name == "mov.f32" || name == "mov.u32" || name == "mov.s32";
     made_.moves = made_.moves && !statement.guarded && made_.operands[1].space != Operand::Space::kSpecial;
     kernel_.instructions_.push_back(made_);
+  }
+
+  // ld.param and st.param of a function's parameters, which are in the thread's local memory.
+  bool is_of_call(const Statement& statement) const {
+    const bool store = statement.opcode.compare(0, 8, "st.param") == 0;
+    if (!store && statement.opcode.compare(0, 8, "ld.param") != 0) return false;
+    if (store) return true;
+    if (statement.operands.size() != 2 || statement.operands[1].terms.empty()) return false;
+    const Term& base = statement.operands[1].terms[0];
+    return base.kind == Term::Kind::kName && part().local.count(base.name) != 0;
+  }
+
+  // call (results), function, (arguments)    or    call (results), pointer, (arguments), prototype or targets
+  void add_call(const Statement& statement) {
+    std::size_t at = 0;
+    const std::vector<Term> none;
+    const auto list = [&]() -> const std::vector<Term>& {
+      const bool has = at < statement.operands.size() && statement.operands[at].kind == Term::Kind::kList;
+      return has ? statement.operands[at++].terms : none;
+    };
+    const std::vector<Term>& results = list();
+    if (at == statement.operands.size()) fail("no function");
+    const Term& callee = statement.operands[at++];
+    const std::vector<Term>& arguments = list();
+    CallSite site;
+    std::vector<std::string> names;
+    if (callee.kind == Term::Kind::kRegister) {
+      push(callee, 8, false, false);
+      site.pointer = made_.operands.back();
+      names.assign(pointed_at_.begin(), pointed_at_.end());
+      ++at;  // what kind of function it is, of which the functions themselves tell
+    } else if (callee.kind == Term::Kind::kName && numbers_.count(callee.name) != 0) {
+      names.push_back(callee.name);
+    } else {
+      fail("`" + callee.name + "` is no function");
+    }
+    if (at < statement.operands.size()) fail("too many operands");
+    for (const std::string& name : names) {
+      const std::size_t number = numbers_.at(name);
+      const Part& target = parts_[number];
+      const Function& function = *target.function;
+      if (function.arguments.size() != arguments.size() || function.results.size() != results.size()) {
+        if (callee.kind == Term::Kind::kRegister) continue;
+        fail("`" + name + "` has " + std::to_string(function.results.size()) + " results and " +
+             std::to_string(function.arguments.size()) + " arguments");
+      }
+      Call call;
+      call.name = name;
+      call.number = number;
+      call.first = target.first;
+      call.end = target.end;
+      call.is_external = !function.is_defined;
+      call.first_register = target.first_register;
+      call.end_register = target.end_register;
+      call.first_local = target.first_local;
+      call.end_local = target.end_local;
+      for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const Formal& formal = function.arguments[i];
+        call.arguments.push_back({actual(arguments[i], formal, false), own(formal, target), formal.bytes});
+      }
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const Formal& formal = function.results[i];
+        call.results.push_back({own(formal, target), actual(results[i], formal, true), formal.bytes});
+      }
+      site.targets.push_back(std::move(call));
+    }
+    made_.target = static_cast<std::uint32_t>(kernel_.call_sites_.size());
+    kernel_.call_sites_.push_back(std::move(site));
+  }
+
+  CallCopy::Place own(const Formal& formal, const Part& of) const {
+    if (!formal.in_register) return {{}, of.local.at(formal.name)};
+    Operand operand;
+    operand.width = static_cast<std::uint8_t>(formal.bytes);
+    operand.present = true;
+    operand.index = of.first_register + formal.index;
+    operand.offset = places_[operand.index];
+    return {operand, 0};
+  }
+
+  CallCopy::Place actual(const Term& term, const Formal& formal, bool is_result) {
+    if (term.kind == Term::Kind::kName) {
+      if (const auto found = part().local.find(term.name); found != part().local.end()) {
+        const auto& variables = part().body->local;
+        const auto variable = std::find_if(variables.begin(), variables.end(),
+                                           [&](const Variable& one) { return one.name == term.name; });
+        if (variable->bytes != formal.bytes) fail("a parameter of another size");
+        return {{}, found->second};
+      }
+    }
+    if (formal.bytes != 2 && formal.bytes != 4 && formal.bytes != 8) fail("an operand that is no parameter");
+    const std::size_t sources = made_.sources.size(), destinations = made_.destinations.size();
+    push(term, static_cast<unsigned>(formal.bytes), false, is_result);
+    made_.sources.resize(sources);
+    made_.destinations.resize(destinations);
+    return {made_.operands.back(), 0};
   }
 
   // wgmma with A in registers, tcgen05.mma with A in tensor memory or with a mask, mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
@@ -196,7 +361,7 @@ class Preparation {
   bool is_other(const std::string& spec, const Term& term) const {
     if (term.kind != Term::Kind::kRegister) return false;
     const unsigned width = spec[0] == 'p' ? kPredicateWidth : static_cast<unsigned>(spec[0] - '0');
-    return entry_.registers[term.index].width != width;
+    return part().body->registers[term.index].width != width;
   }
 
   void add_operand(const std::string& spec, const Term& term, const Statement& statement) {
@@ -210,6 +375,7 @@ class Preparation {
       made_.target = label(term, statement.scope);
       return;
     }
+    if (letter == 'J') return add_jump_table(term, statement.scope);
     if (letter == 'v') return add_vector(term, destination);
     if (letter == 's' || letter == 'n') return add_part(spec, term, destination);
     const bool wider = letter == 'w';
@@ -276,8 +442,9 @@ class Preparation {
     const unsigned count = made_.form->count;
     const unsigned width = made_.form->element;
     if (count == 1) {
-      if (term.kind == Term::Kind::kVector) fail("a vector");
-      return push(term, width, true, destination);
+      if (term.kind != Term::Kind::kVector) return push(term, width, true, destination);
+      if (term.terms.size() != 1) fail("a vector");
+      return push(term.terms[0], width, true, destination);  // {r}
     }
     if (term.kind != Term::Kind::kVector || term.terms.size() != count) {
       fail("not a vector of " + std::to_string(count) + " registers");
@@ -299,7 +466,9 @@ class Preparation {
     if (memory == MemorySpace::kParameter) {
       const auto found = std::find_if(entry_.parameters.begin(), entry_.parameters.end(),
                                       [&](const Parameter& parameter) { return parameter.name == base.name; });
-      if (base.kind != Term::Kind::kName || found == entry_.parameters.end()) fail("not a parameter of the kernel");
+      if (part_ != 0 || base.kind != Term::Kind::kName || found == entry_.parameters.end()) {
+        fail("not a parameter of the kernel");
+      }
       const std::uint64_t bytes = std::uint64_t{made_.form->element} * made_.form->count;
       if (made_.offset > found->bytes || bytes > found->bytes - made_.offset) {
         fail("a read past the end of the parameter");
@@ -320,7 +489,7 @@ class Preparation {
       if (found != shared_.end()) push_shared(found->second, 4);
       return found != shared_.end();
     }
-    const auto& table = memory == MemorySpace::kLocal ? local_ : variables_;
+    const auto& table = memory == MemorySpace::kLocal ? part().local : variables_;
     const auto found = table.find(name);
     if (found != table.end()) push_constant(found->second, memory == MemorySpace::kLocal ? 4 : 8);
     return found != table.end();
@@ -362,7 +531,7 @@ class Preparation {
     switch (term.kind) {
       case Term::Kind::kRegister: {
         const Operand operand = register_operand(term, width, wider);
-        (destination ? made_.destinations : made_.sources).push_back(term.index);
+        (destination ? made_.destinations : made_.sources).push_back(operand.index);
         made_.operands.push_back(operand);
         return;
       }
@@ -405,17 +574,20 @@ class Preparation {
         if (const auto found = shared_.find(term.name); found != shared_.end() && width >= 4) {
           return push_shared(found->second + term.value, width);
         }
-        if (const auto found = local_.find(term.name); found != local_.end() && width >= 4) {
+        if (const auto found = part().local.find(term.name); found != part().local.end() && width >= 4) {
           return push_constant(found->second + term.value, width);
         }
         for (const Parameter& parameter : entry_.parameters) {
-          if (parameter.name == term.name && width == 8) {
+          if (part_ == 0 && parameter.name == term.name && width == 8) {
             const auto start = reinterpret_cast<std::uint64_t>(kernel_.parameter_bytes().data());
             return push_constant(start + parameter.offset + term.value, 8);
           }
         }
         if (const auto found = variables_.find(term.name); found != variables_.end() && width == 8) {
           return push_constant(found->second + term.value, width);
+        }
+        if (const auto found = numbers_.find(term.name); found != numbers_.end() && width == 8) {
+          return push_constant(kFunctionWindow | found->second, width);
         }
         if (term.name[0] == '%') throw Unsupported(term.name, line_);
         fail("`" + term.name + "` is not known here");
@@ -458,7 +630,7 @@ class Preparation {
   }
 
   Operand register_operand(const Term& term, unsigned width, bool wider) const {
-    const Register& reg = entry_.registers[term.index];
+    const Register& reg = part().body->registers[term.index];
     const bool predicate = width == kPredicateWidth;
     const bool fits = wider ? reg.width >= width && reg.width != kPredicateWidth : reg.width == width;
     if (!fits) {
@@ -470,8 +642,8 @@ class Preparation {
     operand.width = static_cast<std::uint8_t>(reg.width);
     operand.negated = term.negated;
     operand.present = true;
-    operand.offset = places_[term.index];
-    operand.index = term.index;
+    operand.index = part().first_register + term.index;
+    operand.offset = places_[operand.index];
     return operand;
   }
 
@@ -492,12 +664,24 @@ class Preparation {
     made_.operands.push_back(operand);
   }
 
+  // The name of a list of labels.
+  void add_jump_table(const Term& term, unsigned scope) {
+    for (int at = static_cast<int>(scope); at >= 0; at = part().body->scopes[static_cast<unsigned>(at)].parent) {
+      const auto& tables = part().body->scopes[static_cast<unsigned>(at)].tables;
+      const auto found = tables.find(term.name);
+      if (found == tables.end()) continue;
+      for (const Term& one : found->second) made_.targets.push_back(label(one, scope));
+      return;
+    }
+    fail("no list of `.branchtargets`");
+  }
+
   std::uint32_t label(const Term& term, unsigned scope) const {
     if (term.kind != Term::Kind::kName || term.value != 0) fail("not a label");
-    for (int at = static_cast<int>(scope); at >= 0; at = entry_.scopes[static_cast<unsigned>(at)].parent) {
-      const auto& labels = entry_.scopes[static_cast<unsigned>(at)].labels;
+    for (int at = static_cast<int>(scope); at >= 0; at = part().body->scopes[static_cast<unsigned>(at)].parent) {
+      const auto& labels = part().body->scopes[static_cast<unsigned>(at)].labels;
       if (const auto found = labels.find(term.name); found != labels.end()) {
-        return static_cast<std::uint32_t>(found->second);
+        return part().first + static_cast<std::uint32_t>(found->second);
       }
     }
     fail("label `" + term.name + "` is not known here");
@@ -506,8 +690,13 @@ class Preparation {
   [[noreturn]] void fail(const std::string& what) const { throw PtxError("`" + opcode_ + "`: " + what, line_); }
 
   Kernel& kernel_;
+  const Module& module_;
   const Entry& entry_;
-  std::map<std::string, std::uint64_t> shared_, local_, variables_;  // addresses
+  std::vector<Part> parts_;
+  std::size_t part_ = 0;                        // whose statements are being added
+  std::map<std::string, std::size_t> numbers_;  // of parts: functions by name
+  std::set<std::string> pointed_at_;
+  std::map<std::string, std::uint64_t> shared_, variables_;  // addresses
   std::vector<std::uint32_t> places_;  // of registers
   std::map<std::pair<std::uint64_t, unsigned>, std::size_t> constants_;
   std::map<unsigned, Operand> sinks_;

@@ -9,6 +9,7 @@
 
 #include "../device/global_memory.hpp"
 #include "../device/program.hpp"
+#include "calls.hpp"
 #include "instruction.hpp"
 #include "syntax.hpp"
 
@@ -42,6 +43,8 @@ class Kernel : public Program {
   };
   const Bytes& parameter_bytes() const { return parameter_bytes_; }
   const std::vector<Instruction>& instructions() const { return instructions_; }
+  std::uint32_t end() const { return end_; }  // past its own last instruction; functions follow
+  const std::vector<CallSite>& call_sites() const { return call_sites_; }
   const std::vector<unsigned char>& constants() const { return constants_; }
   std::size_t register_bytes() const { return register_bytes_; }
   const std::vector<Register>& registers() const { return registers_; }
@@ -73,6 +76,8 @@ class Kernel : public Program {
   std::size_t register_bytes_ = 0;
   std::vector<unsigned char> constants_;
   std::vector<Instruction> instructions_;
+  std::uint32_t end_ = 0;
+  std::vector<CallSite> call_sites_;
   bool uses_wgmma_ = false;
   std::vector<std::uint64_t> shared_addresses_;
   std::size_t local_bytes_ = 0;

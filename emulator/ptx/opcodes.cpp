@@ -21,7 +21,7 @@ bool is_implied(std::string_view modifier) {
 
 // Names of the same space.
 std::string_view plain(std::string_view part) {
-  return part == "shared::cta" ? "shared" : part == "param::entry" ? "param" : part;
+  return part == "shared::cta" ? "shared" : part == "param::entry" || part == "param::func" ? "param" : part;
 }
 
 // Vector and type of an atomic operation may stand before the operation: red.v2.f16.add.noftz.

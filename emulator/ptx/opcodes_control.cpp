@@ -9,7 +9,13 @@ namespace {
 
 void bra(PtxWarp& warp, const Instruction& i, Mask lanes) { warp.branch(i, lanes); }
 
-void ret(PtxWarp& warp, const Instruction&, Mask lanes) { warp.leave(lanes); }
+void brx(PtxWarp& warp, const Instruction& i, Mask lanes) { warp.branch_by_index(i, lanes); }
+
+void ret(PtxWarp& warp, const Instruction&, Mask lanes) { warp.return_from(lanes); }
+
+void exit(PtxWarp& warp, const Instruction&, Mask lanes) { warp.leave(lanes); }
+
+void call(PtxWarp& warp, const Instruction& i, Mask lanes) { warp.call(i, lanes); }
 
 void trap(PtxWarp&, const Instruction&, Mask lanes) {
   throw Violation{FaultKind::kTrap, "the kernel has executed `trap`", __builtin_ctz(lanes)};
@@ -97,9 +103,16 @@ void add_control_forms(Forms& forms) {
   forms.push_back({"trap", "", trap});
   forms.push_back({"brkpt", "", breakpoint});
   for (const std::string opcode : {"pmevent", "pmevent.mask"}) forms.push_back({opcode, "4", event});
-  for (const std::string opcode : {"ret", "ret.uni", "exit"}) {
+  for (const std::string opcode : {"brx.idx", "brx.idx.uni"}) {
+    forms.push_back({opcode, "4 J", brx, MemorySpace::kNone, 0, 1, Form::Control::kBranch});
+  }
+  for (const std::string opcode : {"call", "call.uni"}) {
+    forms.push_back({opcode, "", call, MemorySpace::kNone, 0, 1, Form::Control::kCall});
+  }
+  for (const std::string opcode : {"ret", "ret.uni"}) {
     forms.push_back({opcode, "", ret, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   }
+  forms.push_back({"exit", "", exit, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned",
                                    "barrier.sync", "barrier.cta.sync"}) {
     forms.push_back({opcode, "4 4?", barrier<true>});

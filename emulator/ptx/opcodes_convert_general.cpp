@@ -225,6 +225,9 @@ void add_between(Adder& adder, const TypeInfo& to, const TypeInfo& from) {
         else if (!exact) adder.add(c, rounding.name + tail);
       }
       c.whole = false;
+      // Triton writes it without a rounding; ptxas makes the same of it as with .rn.
+      c.rounding = Rounding::kNearestEven;
+      if (to.format == &kBf16 && from.format == &kF16) adder.add(c, tail);
     }
   }
 }

@@ -78,15 +78,12 @@ void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
   Mask done = 0;
   const Mbarrier* missing = nullptr;
   for_barriers(warp, i, i.operands[1], lanes, [&](Mbarriers&, Mbarrier& barrier, unsigned lane) {
-    const std::uint64_t value = warp.value(i.operands[2], lane);
-    if (parity && value > 1) {
-      throw Violation{FaultKind::kMbarrier, "a phase parity of " + std::to_string(value) + "; accepted: 0 and 1",
-                      static_cast<int>(lane), barrier.address};
-    }
+    // Of a parity the lowest bit counts: ptxas shifts the others out, and Triton gives minus one for 1.
+    const std::uint64_t value = warp.value(i.operands[2], lane) & (parity ? 1 : ~std::uint64_t{0});
     if (parity ? Mbarriers::complete_parity(barrier, static_cast<std::uint32_t>(value))
                : Mbarriers::complete(barrier, value)) {
       done |= Mask{1} << lane;
-      if (i.order != Order::kRelaxed) warp.ordering().acquire(barrier.complete);
+      warp.ordering().take_up(barrier.complete, i.order != Order::kRelaxed);  // a relaxed wait at the next fence
     } else {
       missing = &barrier;
     }

@@ -279,6 +279,11 @@ void add_type(Forms& forms, const std::string& type) {
       if (opcode.compare(0, 2, "st") == 0) forms.back().undefined = Form::Undefined::kHandled;
     };
     add("ld.param", "=v A", load_parameter<T>, MemorySpace::kParameter);
+    for (const bool stores : {false, true}) {  // of functions
+      const Handler handler = stores ? store<T, MemorySpace::kLocal> : load<T, MemorySpace::kLocal>;
+      add(stores ? "st.param" : "ld.param", stores ? "A v" : "=v A", handler, MemorySpace::kLocal);
+      if (bytes != 32) forms.back().opcode += " of call";
+    }
     add("ld.global", "=v A 8?", load<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
     add("ld.const", "=v A", load<T, MemorySpace::kConstant>, MemorySpace::kConstant);
     add("ld.shared", "=v A", load<T, MemorySpace::kShared>, MemorySpace::kShared);

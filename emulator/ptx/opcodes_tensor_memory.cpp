@@ -107,17 +107,23 @@ Extent extent_of(const Move& move) {
   return {0, 0};
 }
 
-// The address, which must be one that the warp can reach, and the ranges that a move covers.
+// The address, and the ranges that a move covers. A warp reaches the 32 lanes of its quarter whatever the two bits of
+// the address say that number quarters: DeepGEMM's epilogues on sm_100 leave them zero in all warps, as NVIDIA's
+// example of A in tensor memory does, and say so. An address in another quarter than the first and the warp's own is
+// a mistake all the same.
 TensorAddress check_reach(PtxWarp& warp, const Operand& operand, const Extent& extent) {
-  const TensorAddress address = common_tensor_address(warp, operand);
-  const unsigned quarter = warp.index() % 4 * 32;
-  const bool reached = address.lane == quarter || (extent.lanes == 16 && address.lane == quarter + 16);
+  constexpr unsigned kQuarter = 32;
+  TensorAddress address = common_tensor_address(warp, operand);
+  const unsigned own = warp.index() % 4, inside = address.lane % kQuarter, named = address.lane / kQuarter;
+  const bool reached = (named == 0 || named == own) && (inside == 0 || (extent.lanes == 16 && inside == 16));
   if (!reached) {
+    const unsigned first = own * kQuarter;
     throw Violation{FaultKind::kTensorMemory,
-                    "lane " + std::to_string(address.lane) + "; this warp reaches from lane " + std::to_string(quarter) +
-                        (extent.lanes == 16 ? " or " + std::to_string(quarter + 16) : "") + " on",
+                    "lane " + std::to_string(address.lane) + "; this warp reaches from lane " + std::to_string(first) +
+                        (extent.lanes == 16 ? " or " + std::to_string(first + 16) : "") + " on",
                     -1, std::uint64_t{address.lane} << 16 | address.column};
   }
+  address.lane = own * kQuarter + inside;
   return address;
 }
 
@@ -240,8 +246,9 @@ void wait_store(PtxWarp& warp, const Instruction&, Mask lanes) {
                           warp.tensor_work().stores);
 }
 
-// Order across threads comes from what carries it; public kernels known to be right do without these.
-void fence(PtxWarp&, const Instruction&, Mask) {}
+// With a relaxed arrival or wait they order as a fence does. Otherwise order across threads comes from what carries it:
+// public kernels known to be right do without these.
+void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
 
 // ---- copies from shared memory
 

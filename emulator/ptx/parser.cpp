@@ -123,7 +123,9 @@ class Parser {
       entry();
     } else if (text == ".global" || text == ".const") {
       (text == ".global" ? module_.global : module_.constant).push_back(variable());
-    } else if (text == ".func" || text == ".alias") {
+    } else if (text == ".func") {
+      function();
+    } else if (text == ".alias") {
       throw Unsupported(std::string(text), token.line);
     } else {
       fail("a directive");
@@ -146,14 +148,23 @@ class Parser {
 
   // .shared .align 16 .b8 name[16];  without a number in the brackets it is the dynamic shared memory.
   Variable variable() {
+    Variable made = declaration();
+    if (accept('=')) initialize(made, element_);
+    expect(';');
+    return made;
+  }
+
+  // The same up to its end.
+  Variable declaration() {
     next();
     Variable made{"", 0, 0};
     std::string type = word("a type");
-    if (type == ".align") {
-      made.alignment = alignment();
+    while (type == ".align" || type == ".ptr" || type == ".attribute") {
+      if (type == ".attribute") throw Unsupported(type, peek().line);
+      if (type == ".align") made.alignment = alignment();
       type = word("a type");
     }
-    const unsigned width = width_of_type(type, peek().line);
+    const unsigned width = element_ = width_of_type(type, peek().line);
     if (made.alignment == 0) made.alignment = width;
     made.name = word("a name");
     made.bytes = width;
@@ -161,8 +172,6 @@ class Parser {
       made.bytes = peek().is(']') ? 0 : bytes_of(width);
       expect(']');
     }
-    if (accept('=')) initialize(made, width);
-    expect(';');
     return made;
   }
 
@@ -195,10 +204,10 @@ class Parser {
     Entry made{};
     made.line = peek().line;
     made.name = word("the name of the kernel");
-    entry_ = &made;
+    body_ = &made;
     if (accept('(')) {
       while (!accept(')')) {
-        parameter();
+        parameter(made);
         if (!peek().is(')')) expect(',');
       }
     }
@@ -232,12 +241,77 @@ class Parser {
       }
     }
     block(-1);
-    entry_ = nullptr;
+    body_ = nullptr;
     module_.entries.push_back(std::move(made));
   }
 
+  // .func (results) name (arguments) directives { body }    or without a body, a declaration
+  void function() {
+    next();
+    Function made{};
+    made.line = peek().line;
+    body_ = &made;
+    open_scope();
+    if (peek().is('(')) made.results = formals();
+    made.name = word("the name of the function");
+    if (peek().is('(')) made.arguments = formals();
+    while (!peek().is('{') && !peek().is(';')) {
+      const std::string directive = word("a directive, `{` or `;`");
+      if (directive != ".noreturn" && directive != ".pragma") throw Unsupported(directive, peek().line);
+      if (directive == ".pragma") {
+        next();
+        expect(';');
+      }
+    }
+    made.is_defined = !accept(';');
+    if (made.is_defined) block(-1);
+    close_scope();
+    body_ = nullptr;
+    Function& known = module_.functions[made.name];
+    if (known.is_defined && made.is_defined) throw PtxError("function `" + made.name + "` twice", made.line);
+    if (!known.is_defined) known = std::move(made);
+  }
+
+  // (.param .b64 a, .param .align 8 .b8 b[16])    or    (.reg .b32 a)
+  std::vector<Formal> formals() {
+    expect('(');
+    std::vector<Formal> made;
+    while (!accept(')')) {
+      const int line = peek().line;
+      Formal formal;
+      if (peek().text == ".param") {
+        const Variable variable = parameter_variable();
+        formal.name = variable.name;
+        formal.bytes = variable.bytes;
+      } else if (word("`.param` or `.reg`") == ".reg") {
+        formal.in_register = true;
+        const unsigned width = width_of_type(word("a type"), line);
+        formal.index = static_cast<std::uint32_t>(body_->registers.size());
+        formal.name = word("a name");
+        formal.bytes = width;
+        declare(formal.name, width, line);
+      } else {
+        fail("`.param` or `.reg`");
+      }
+      made.push_back(formal);
+      if (!peek().is(')')) expect(',');
+    }
+    return made;
+  }
+
+  // .param .align 8 .b8 name[16]: a variable of the body, under a name of its own, since scopes beside each other have
+  // parameters of the same names.
+  Variable parameter_variable() {
+    Variable made = declaration();
+    const std::string own = made.name + " " + std::to_string(body_->local.size());
+    if (!variables_.back().emplace(made.name, own).second) throw PtxError("`" + made.name + "` twice", peek().line);
+    made.name = own;
+    body_->local.push_back(made);
+    return made;
+  }
+
   // .param .u64 .ptr .global .align 16 name    or    .param .align 8 .b8 name[24]
-  void parameter() {
+  void parameter(Entry& entry) {
     if (word("`.param`") != ".param") fail("`.param`");
     std::uint64_t alignment = 0;
     unsigned width = 0;
@@ -263,28 +337,37 @@ class Parser {
       made.type.clear();
       expect(']');
     }
-    if (!entry_->parameters.empty()) made.offset = entry_->parameters.back().offset + entry_->parameters.back().bytes;
+    if (!entry.parameters.empty()) made.offset = entry.parameters.back().offset + entry.parameters.back().bytes;
     made.offset = (made.offset + alignment - 1) / alignment * alignment;
     if (made.offset + made.bytes > kMostParameterBytes) {
       throw PtxError("more than " + std::to_string(kMostParameterBytes) + " bytes of parameters", peek().line);
     }
-    entry_->parameters.push_back(std::move(made));
+    entry.parameters.push_back(std::move(made));
   }
 
   // ---- bodies
   void block(int parent) {
     expect('{');
     if (names_.size() > kMostNesting) throw PtxError("blocks nested too deeply", peek().line);
-    const unsigned scope = static_cast<unsigned>(entry_->scopes.size());
-    entry_->scopes.push_back({parent, {}});
-    names_.emplace_back();
-    vectors_.emplace_back();
+    const unsigned scope = static_cast<unsigned>(body_->scopes.size());
+    body_->scopes.push_back({parent, {}, {}});
+    open_scope();
     while (!accept('}')) {
       if (peek().kind == Token::Kind::kEnd) fail("`}`");
       statement(scope);
     }
+    close_scope();
+  }
+
+  void open_scope() {
+    names_.emplace_back();
+    vectors_.emplace_back();
+    variables_.emplace_back();
+  }
+  void close_scope() {
     names_.pop_back();
     vectors_.pop_back();
+    variables_.pop_back();
   }
 
   void statement(unsigned scope) {
@@ -294,15 +377,30 @@ class Parser {
       const int line = peek().line;
       const std::string label = word("a label");
       expect(':');
-      if (!entry_->scopes[scope].labels.emplace(label, entry_->statements.size()).second) {
+      if (peek().text == ".branchtargets") {
+        next();
+        std::vector<Term>& targets = body_->scopes[scope].tables[label];
+        do targets.push_back(term());
+        while (accept(','));
+        return expect(';');
+      }
+      if (!body_->scopes[scope].labels.emplace(label, body_->statements.size()).second) {
         throw PtxError("label `" + label + "` twice", line);
       }
       return;
     }
     const std::string_view text = peek().text;
     if (text == ".reg") return registers();
-    if (text == ".shared") return entry_->shared.push_back(variable());
-    if (text == ".local") return entry_->local.push_back(variable());
+    if (text == ".shared") return body_->shared.push_back(variable());
+    if (text == ".local") return body_->local.push_back(variable());
+    if (text == ".param") {
+      parameter_variable();
+      return expect(';');
+    }
+    if (text == ".callprototype" || text == ".calltargets") {  // what is called tells itself what it takes
+      while (!peek().is(';') && peek().kind != Token::Kind::kEnd) next();
+      return expect(';');
+    }
     if (text == ".loc") return skip_line();
     if (text == ".pragma") {
       next(), next();
@@ -338,7 +436,7 @@ class Parser {
   }
 
   void declare_vector(const std::string& name, unsigned count, unsigned width, int line) {
-    const auto first = static_cast<std::uint32_t>(entry_->registers.size());
+    const auto first = static_cast<std::uint32_t>(body_->registers.size());
     if (names_.back().count(name) != 0 || !vectors_.back().emplace(name, std::make_pair(first, count)).second) {
       throw PtxError("register `" + name + "` twice", line);
     }
@@ -349,11 +447,11 @@ class Parser {
   }
 
   void declare(const std::string& name, unsigned width, int line) {
-    if (!names_.back().emplace(name, static_cast<std::uint32_t>(entry_->registers.size())).second) {
+    if (!names_.back().emplace(name, static_cast<std::uint32_t>(body_->registers.size())).second) {
       throw PtxError("register `" + name + "` twice", line);
     }
-    if (entry_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
-    entry_->registers.push_back({name, width});
+    if (body_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
+    body_->registers.push_back({name, width});
   }
 
   void instruction(unsigned scope) {
@@ -369,11 +467,23 @@ class Parser {
     made.line = peek().line;
     made.opcode = word("an instruction");
     while (!peek().is(';')) {
-      made.operands.push_back(term());
+      made.operands.push_back(peek().is('(') ? list() : term());
       if (!peek().is(';')) expect(',');
     }
     expect(';');
-    entry_->statements.push_back(std::move(made));
+    body_->statements.push_back(std::move(made));
+  }
+
+  // (a, b) of a call
+  Term list() {
+    Term made;
+    made.kind = Term::Kind::kList;
+    expect('(');
+    while (!accept(')')) {
+      made.terms.push_back(term());
+      if (!peek().is(')')) expect(',');
+    }
+    return made;
   }
 
   Term term() {
@@ -444,7 +554,7 @@ class Parser {
   Term name() {
     Term made;
     made.name = word("an operand");
-    if (find_register(made)) return made;
+    if (find_register(made) || find_parameter(made)) return made;
     const std::size_t dot = made.name.rfind('.');
     if (dot == std::string::npos) return made;
     const auto selector = selector_of(std::string_view(made.name).substr(dot + 1));
@@ -475,6 +585,17 @@ class Parser {
       break;
     }
     return made.kind != Term::Kind::kName;
+  }
+
+  // Of a call or a function.
+  bool find_parameter(Term& made) const {
+    for (std::size_t scope = variables_.size(); scope-- > 0;) {
+      const auto found = variables_[scope].find(made.name);
+      if (found == variables_[scope].end()) continue;
+      made.name = found->second;
+      return true;
+    }
+    return false;
   }
 
   Term number(bool negative) {
@@ -508,9 +629,11 @@ class Parser {
   std::uint64_t variable_bytes_ = 0;
   std::size_t nesting_ = 0;
   Module module_;
-  Entry* entry_ = nullptr;
+  Body* body_ = nullptr;
+  unsigned element_ = 0;  // bytes of the type that the last declaration named
   std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
   std::vector<std::unordered_map<std::string, std::pair<std::uint32_t, unsigned>>> vectors_;  // first of how many
+  std::vector<std::unordered_map<std::string, std::string>> variables_;  // parameters of calls and functions
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace msa_ops::emulator::ptx {
 
-// Throws PtxError for text that is not PTX, and Unsupported for declarations that the emulator does not execute
-// (functions). Debug information is passed over.
+// Throws PtxError for text that is not PTX, and Unsupported for declarations that the emulator does not execute.
+// Debug information is passed over.
 Module parse(std::string_view source);
 
 }  // namespace msa_ops::emulator::ptx

@@ -24,6 +24,7 @@ struct Term {
     kFloat64,  // bits of 0d... or of a decimal fraction
     kName,     // a label, a variable, a parameter or a special register
     kVector,
+    kList,        // (a, b) of a call
     kAddress,
   };
   Kind kind = Kind::kName;
@@ -31,7 +32,7 @@ struct Term {
   std::uint64_t value = 0;    // numbers; kAddress: the offset
   std::string name;           // kName
   bool negated = false;       // !p
-  std::vector<Term> terms{};  // kVector: elements; kAddress: the base, or nothing
+  std::vector<Term> terms{};  // kVector, kList: elements; kAddress: the base, or nothing
   std::vector<Term> second{};  // p|q: q
   std::uint32_t selector = 0;  // kRegister: Selector::packed() of r.b0, -r and the like
 };
@@ -63,20 +64,38 @@ struct Parameter {
 struct Scope {
   int parent;                                // -1: none
   std::map<std::string, std::size_t> labels;  // to the statement that follows
+  std::map<std::string, std::vector<Term>> tables{};  // .branchtargets
 };
 
-struct Entry {
+// What a kernel or a function executes.
+struct Body {
   std::string name;
-  int line;
+  int line = 0;
+  std::vector<Register> registers;
+  std::vector<Variable> shared;  // declared in the body
+  std::vector<Variable> local;   // and parameters of calls, each under a name of its own
+  std::vector<Scope> scopes;
+  std::vector<Statement> statements;
+};
+
+struct Entry : Body {
   std::vector<Parameter> parameters;
   std::array<unsigned, 3> required_threads{};  // .reqntid; 0: any
   unsigned max_threads = 0;                    // .maxntid; 0: any
-  std::vector<Register> registers;
   std::array<unsigned, 3> required_cluster{};  // .reqnctapercluster; 0: any
-  std::vector<Variable> shared;  // declared in the body
-  std::vector<Variable> local;
-  std::vector<Scope> scopes;
-  std::vector<Statement> statements;
+};
+
+// A result or an argument of a function: a variable of Body::local, or a register.
+struct Formal {
+  std::string name;
+  std::uint64_t bytes = 0;
+  bool in_register = false;
+  std::uint32_t index = 0;  // of the register
+};
+
+struct Function : Body {
+  std::vector<Formal> results, arguments;
+  bool is_defined = false;  // it has a body
 };
 
 struct Module {
@@ -85,6 +104,7 @@ struct Module {
   std::vector<Variable> global;
   std::vector<Variable> constant;
   std::vector<Entry> entries;
+  std::map<std::string, Function> functions;
 };
 
 }  // namespace msa_ops::emulator::ptx

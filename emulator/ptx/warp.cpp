@@ -45,7 +45,7 @@ void PtxWarp::start() {
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
   std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
   live_ = initial_lanes_;
-  paths_.assign(1, {0, static_cast<std::uint32_t>(kernel_.instructions().size()), live_, 1, 0, 0});
+  paths_.assign(1, {0, kernel_.end(), live_, 1, 0});
   now_ = 0;
   next_id_ = 2;
   at_ = 0;
@@ -292,6 +292,7 @@ void PtxWarp::step(const Instruction& instruction) {
   if (in_flight_.any()) check_in_flight(instruction);
   if (kernel_.uses_wgmma()) note_touched(instruction);
   instruction.handler(*this, instruction, lanes);
+  if (SameValues& stored = ordering().same_values(); !stored.empty()) stored.settle();
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined != 0) {
     for (const std::uint32_t destination : instruction.destinations) mark_undefined(destination, undefined, false, 0);
@@ -434,13 +435,48 @@ void PtxWarp::branch(const Instruction& instruction, Mask taken) {
     throw Violation{FaultKind::kDivergence, "the branch is said to be uniform; this lane does not take it",
                     lowest(passed)};
   }
-  const std::uint32_t fallthrough = path.next;
-  const std::uint32_t meet = instruction.reconvergence;
+  part({{path.next, passed}, {instruction.target, taken}}, instruction.reconvergence);
+}
+
+void PtxWarp::branch_by_index(const Instruction& instruction, Mask lanes) {
+  const auto* indices = row<std::uint32_t>(instruction.operands[0]);
+  std::vector<std::pair<std::uint32_t, Mask>> ways;
+  const auto add = [&](std::uint32_t to, Mask some) {
+    const auto known = std::find_if(ways.begin(), ways.end(), [&](const auto& way) { return way.first == to; });
+    if (known != ways.end()) known->second |= some;
+    else ways.emplace_back(to, some);
+  };
+  Path& path = paths_[now_];
+  if (const Mask passed = path.lanes & ~lanes; passed != 0) add(path.next, passed);
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = lowest(rest);
+    if (indices[lane] >= instruction.targets.size()) {
+      throw Violation{FaultKind::kOutOfBounds,
+                      "target " + std::to_string(indices[lane]) + " of " + std::to_string(instruction.targets.size()), lane};
+    }
+    add(instruction.targets[indices[lane]], Mask{1} << lane);
+  }
+  if (ways.size() == 1) {
+    path.next = ways[0].first;
+    return;
+  }
+  if (instruction.form->opcode == "brx.idx.uni") {
+    throw Violation{FaultKind::kDivergence, "the branch is said to be uniform; this lane goes another way",
+                    lowest(ways[1].second)};
+  }
+  part(ways, instruction.reconvergence);
+}
+
+void PtxWarp::part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std::uint32_t meet) {
+  Path& path = paths_[now_];
   std::uint32_t parent = path.id;
+  const std::uint32_t caller = path.caller;
+  const Call* const call = path.call;
   // If the lanes meet where this path ends anyway, its own parent already waits there for all of them.
   const bool replaced = meet == path.reconvergence;
   if (replaced) parent = path.parent;
-  const std::uint32_t parts = (fallthrough != meet) + (instruction.target != meet);
+  const auto parts = static_cast<std::uint32_t>(
+      std::count_if(ways.begin(), ways.end(), [&](const auto& way) { return way.first != meet; }));
   if (replaced) {
     for (Path& other : paths_) {
       if (other.id == parent && parent != 0) other.waits_for += parts;
@@ -450,8 +486,9 @@ void PtxWarp::branch(const Instruction& instruction, Mask taken) {
     path.next = meet;
     path.waits_for += parts;
   }
-  if (fallthrough != meet) paths_.push_back({fallthrough, meet, passed, next_id_++, parent, 0});
-  if (instruction.target != meet) paths_.push_back({instruction.target, meet, taken, next_id_++, parent, 0});
+  for (const auto& [next, lanes] : ways) {
+    if (next != meet) paths_.push_back({next, meet, lanes, next_id_++, parent, 0, caller, call});
+  }
   pick();
 }
 
@@ -462,6 +499,98 @@ void PtxWarp::leave(Mask lanes) {
     if (paths_[i].lanes == 0) remove(i);
   }
   pick();
+}
+
+PtxWarp::Path& PtxWarp::path_of(std::uint32_t id) {
+  return *std::find_if(paths_.begin(), paths_.end(), [&](const Path& path) { return path.id == id; });
+}
+
+// The present path waits behind the call until its lanes have come back; those that do not call wait with them.
+void PtxWarp::call(const Instruction& instruction, Mask lanes) {
+  const CallSite& site = kernel_.call_sites()[instruction.target];
+  const std::uint32_t parent = paths_[now_].id;
+  for (Mask rest = lanes; rest != 0;) {
+    const Call* call = &site.targets[0];
+    Mask some = rest;
+    if (site.pointer.present) {
+      const unsigned first = static_cast<unsigned>(lowest(rest));
+      const auto* pointers = row<std::uint64_t>(site.pointer);
+      const auto found = std::find_if(site.targets.begin(), site.targets.end(), [&](const Call& one) {
+        return (kFunctionWindow | one.number) == pointers[first];
+      });
+      if (found == site.targets.end()) {
+        throw Violation{FaultKind::kOutOfBounds, "a call of what is no function with such parameters",
+                        static_cast<int>(first), pointers[first]};
+      }
+      call = &*found;
+      for (unsigned lane = 0; lane < kLanes; ++lane) {
+        if (pointers[lane] != pointers[first]) some &= ~(Mask{1} << lane);
+      }
+    }
+    rest &= ~some;
+    for (std::uint32_t index = call->first_register; index < call->end_register; ++index) defined_[index] &= ~some;
+    for (Mask each = some; each != 0; each &= each - 1) {
+      const std::size_t start = static_cast<std::size_t>(lowest(each)) * kernel_.local_bytes();
+      std::fill(local_written_.begin() + static_cast<std::ptrdiff_t>(start + call->first_local),
+                local_written_.begin() + static_cast<std::ptrdiff_t>(start + call->end_local), 0);
+    }
+    copy(call->arguments, some);
+    if (call->is_external) {
+      call_external(*this, instruction, *call, some);
+      copy(call->results, some);
+      continue;
+    }
+    ++path_of(parent).waits_for;
+    paths_.push_back({call->first, call->end, some, next_id_++, parent, 0, parent, call});
+  }
+  pick();
+}
+
+void PtxWarp::return_from(Mask lanes) {
+  const std::uint32_t caller = paths_[now_].caller;
+  if (caller == 0) return leave(lanes);
+  copy(paths_[now_].call->results, lanes);
+  for (std::uint32_t id = paths_[now_].id; id != caller;) {
+    Path& path = path_of(id);
+    path.lanes &= ~lanes;
+    id = path.parent;
+  }
+  for (std::size_t i = paths_.size(); i-- > 0;) {
+    if (paths_[i].lanes == 0) remove(i);
+  }
+  pick();
+}
+
+void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
+  for (const CallCopy& one : copies) {
+    for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+      const auto lane = static_cast<unsigned>(lowest(rest));
+      const std::size_t local = lane * kernel_.local_bytes();
+      const Operand &from = one.from.value, &to = one.to.value;
+      std::uint64_t number = 0;
+      bool has_value = true;
+      if (from.present) {
+        number = value(from, lane);
+        has_value = (undefined(from) >> lane & 1) == 0;
+      } else if (to.present) {
+        std::memcpy(&number, &local_[local + one.from.local], one.bytes);
+        const auto* written = &local_written_[local + one.from.local];
+        has_value = std::find(written, written + one.bytes, 0) == written + one.bytes;
+      } else {
+        std::memcpy(&local_[local + one.to.local], &local_[local + one.from.local], one.bytes);
+        std::memcpy(&local_written_[local + one.to.local], &local_written_[local + one.from.local], one.bytes);
+        continue;
+      }
+      if (to.present) {
+        set_value(to, lane, number);
+        const Mask bit = Mask{1} << lane;
+        defined_[to.index] = has_value ? defined_[to.index] | bit : defined_[to.index] & ~bit;
+      } else {
+        std::memcpy(&local_[local + one.to.local], &number, one.bytes);
+        std::memset(&local_written_[local + one.to.local], has_value ? 1 : 0, one.bytes);
+      }
+    }
+  }
 }
 
 Place PtxWarp::place(std::uint32_t pc) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "../device/async.hpp"
@@ -124,7 +125,12 @@ class PtxWarp : public WarpProgram {
   const std::string& name_of(std::uint32_t index) const { return kernel_.registers()[index].name; }
 
   void branch(const Instruction& instruction, Mask taken);
+  void branch_by_index(const Instruction& instruction, Mask lanes);
   void leave(Mask lanes);         // these lanes have ended
+  void call(const Instruction& instruction, Mask lanes);
+  void return_from(Mask lanes);   // the function that they are in, or end the kernel
+  // Copies arguments or results of a call; what has no value hands that on.
+  void copy(const std::vector<CallCopy>& copies, Mask lanes);
   void wait() { waiting_ = true, ++waits_; }  // the turn ends after this instruction
   // The present instruction has had no effect and is executed again: when the phase of the mbarrier or the barrier of
   // the cluster is complete, or when everything else of the warp has had its chance.
@@ -163,8 +169,13 @@ class PtxWarp : public WarpProgram {
     std::uint32_t id;
     std::uint32_t parent;        // id; 0: none
     std::uint32_t waits_for = 0; // paths
+    std::uint32_t caller = 0;    // id of the path that called the function in which this one is; 0: the kernel
+    const Call* call = nullptr;  // by which
   };
+  Path& path_of(std::uint32_t id);
   void step(const Instruction& instruction);
+  // The present path's lanes go on at different places, until `meet`.
+  void part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std::uint32_t meet);
   bool let_others_go_first();
   void check_in_flight(const Instruction& instruction);
   void note_touched(const Instruction& instruction);  // for the rules of wgmma.fence

@@ -68,6 +68,21 @@ CASES = {
         wrong="st.shared.b32 [%r2], %r0; // here\n",
         right="@%p1 st.shared.b32 [%r2], %r0;\n",
     ),
+    # Warps may store what is there already; but then who writes something else must have seen all of them.
+    "another_value_after_the_same": Case(
+        "race",
+        wrong="st.shared.b32 [%r2], 7;\n@!%p2 bra DONE;\nst.shared.b32 [%r2], %r0; // here\nDONE:\n",
+        right="st.shared.b32 [%r2], 7;\nbar.sync 0; @!%p2 bra DONE;\nst.shared.b32 [%r2], %r0;\nDONE:\n",
+        anywhere=True,
+    ),
+    "the_same_value_over_one_that_is_being_changed": Case(
+        "race",
+        wrong="@%p1 st.shared.b32 [%r2], 7;\nbar.sync 0;\n@%p1 st.shared.b32 [%r2], 8;\n"
+        "@%p3 st.shared.b32 [%r2], 7; // here\n",
+        right="@%p1 st.shared.b32 [%r2], 7;\nbar.sync 0;\n@%p3 st.shared.b32 [%r2], 7; bar.sync 0;\n"
+        "@%p1 st.shared.b32 [%r2], 8;\n",
+        anywhere=True,
+    ),
     "bytes_of_one_word": Case(
         "race",
         wrong="add.s32 %r8, %r2, %r0; st.shared.b8 [%r8], %r0; bar.sync 0;\n@%p2 st.shared.b8 [%r2+40], %r0;\n"
@@ -212,11 +227,6 @@ CASES = {
         right=once() + EXPECT + LOAD + "\n" + WAIT + READ + KEEP,
         anywhere=True,
         or_else="uninitialized shared memory",
-    ),
-    "parity_of_two": Case(
-        "mbarrier",
-        wrong=once() + "mbarrier.test_wait.parity.shared::cta.b64 %p4, [%r1], 2; // here\n",
-        right=once() + "mbarrier.test_wait.parity.shared::cta.b64 %p4, [%r1], 1;\n",
     ),
     "result_not_looked_at": Case(
         "race",
@@ -460,6 +470,79 @@ def test_a_block_may_end_before_its_stores(end: str) -> None:
         text = kernel(START + body, 2, SHARED)
         run_ptx(text, "k", 1, 64, [np.zeros(64, np.int32), out], seed=seed)
         assert out.tolist() == list(range(64))
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_warps_may_store_the_same_value(width: int) -> None:
+    """Each reads it back without waiting for the other; after a barrier it may be changed."""
+    body = (
+        f"cvt.u64.u32 %rd5, %r2; mov.b64 %rd6, 77; st.shared.b{width} [%r2+8], %rd6;\n"
+        f"mov.b64 %rd7, 0; ld.shared.b{width} %rd7, [%r2+8]; cvt.u32.u64 %r7, %rd7;\nst.global.b32 [%rd4], %r7;\n"
+        f"bar.sync 0; @%p1 st.shared.b{width} [%r2+8], %rd5;\n"
+    )
+    for seed in (None, 1, 2, 3):
+        out = np.zeros(64, np.int32)
+        run_ptx(kernel(START + body, 2, SHARED), "k", 1, 64, [np.zeros(64, np.int32), out], seed=seed)
+        assert out.tolist() == [77] * 64
+
+
+def test_a_thread_of_every_warp_may_initialise_an_mbarrier() -> None:
+    """The same count, before anybody uses it; another one, or one warp twice, is a mistake."""
+    each = (
+        "and.b32 %r8, %r0, 31; setp.eq.u32 %p5, %r8, 0;\n@%p5 mbarrier.init.shared::cta.b64 [%r1], 64;\nbar.sync 0;\n"
+    )
+    use = "mbarrier.arrive.shared::cta.b64 _, [%r1];\n" + WAIT
+    again = "@%p5 mbarrier.init.shared::cta.b64 [%r1], 64;\n"
+    for seed in (None, 1, 2, 3):
+        for body, fine in (
+            (each + use, True),
+            (
+                each.replace(", 64;", ", %r9;").replace("and.b32", "shr.u32 %r9, %r0, 5; add.s32 %r9, %r9, 1; and.b32")
+                + use,
+                False,
+            ),
+            (each + again, False),
+        ):
+            text = kernel(START + body, 2, SHARED)
+            memory = [np.zeros(64, np.int32), np.zeros(64, np.int32)]
+            if fine:
+                run_ptx(text, "k", 1, 64, memory, seed=seed)
+                continue
+            with pytest.raises(EmulatorFault, match="not invalidated"):
+                run_ptx(text, "k", 1, 64, memory, seed=seed)
+
+
+@pytest.mark.parametrize("one", ["1", "-1", "3"])
+def test_the_lowest_bit_of_a_parity_counts(one: str) -> None:
+    """A fresh mbarrier: the phase before the first counts as complete, the first one does not."""
+    body = once() + f"mov.b32 %r8, {one}; mov.b32 %r7, 0; add.s32 %r9, %r8, 1;\n"
+    body += "mbarrier.test_wait.parity.shared::cta.b64 %p4, [%r1], %r8; @%p4 add.s32 %r7, %r7, 1;\n"
+    body += "mbarrier.test_wait.parity.shared::cta.b64 %p4, [%r1], %r9; @%p4 add.s32 %r7, %r7, 2;\n"
+    out = np.zeros(64, np.int32)
+    run_ptx(kernel(START + body + KEEP, 2, SHARED), "k", 1, 64, [np.zeros(64, np.int32), out])
+    assert out.tolist() == [1] * 64
+
+
+def test_a_relaxed_wait_orders_at_the_next_fence() -> None:
+    """Both ways: a relaxed arrival after a fence hands on what came before it."""
+    pass_on = "@%p2 bra READ;\nst.shared.b32 [%r5], %r0; fence.acq_rel.cta; bar.warp.sync -1;\n"
+    pass_on += "@%p3 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];\nbra DONE;\nREAD:\n"
+    relaxed = WAIT.replace("parity", "parity.relaxed.cta")
+    read = "ld.shared.b32 %r7, [%r4];" + KEEP + "DONE:\n"
+    for seed in (None, 1, 2, 3):
+        out = np.zeros(64, np.int32)
+        for body, fine in (
+            (pass_on + relaxed + "fence.acq_rel.cta;\n" + read, True),
+            (pass_on + relaxed + read, False),
+            (pass_on.replace("fence.acq_rel.cta;", "") + relaxed + "fence.acq_rel.cta;\n" + read, False),
+        ):
+            text = kernel(START + once() + body, 2, SHARED)
+            if fine:
+                run_ptx(text, "k", 1, 64, [np.zeros(64, np.int32), out], seed=seed)
+                assert out[:32].tolist() == list(range(32, 64))
+                continue
+            with pytest.raises(EmulatorFault, match="race"):
+                run_ptx(text, "k", 1, 64, [np.zeros(64, np.int32), out], seed=seed)
 
 
 def test_race_names_the_other_access() -> None:

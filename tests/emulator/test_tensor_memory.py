@@ -183,6 +183,7 @@ FILL = (
 BUFFER = 2048  # address: the kernel's variables begin at 1024
 COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [barrier];"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0; @!%p3 bra AGAIN;\n"
+RELAXED_WAIT = WAIT.replace("parity", "parity.relaxed.cta")
 
 
 def unpacked(chunk: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
@@ -270,7 +271,8 @@ RULES = {
     ),
     "lanes_of_another_warp": (
         "tensor memory",
-        "mov.b32 %v0, 7;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%v0}; // here\nDONE",
+        "mov.b32 %v0, 7; add.s32 %r7, %r2, 0x400000;\n"
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r7], {%v0}; // here\nDONE",
         f"{SET}\ntcgen05.wait::st.sync.aligned; DONE",
     ),
     "columns_of_dealloc": (
@@ -325,6 +327,17 @@ RULES = {
         f"@%p1 tcgen05.cp.cta_group::1.128x128b [%r2], %rd5;\n@%p1 {COMMIT}\n{WAIT}"
         "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v1}, [%r1];\ntcgen05.wait::ld.sync.aligned; DONE",
     ),
+    # A relaxed wait orders nothing by itself; with tcgen05.fence it does.
+    "relaxed_wait_without_fence": (
+        "race",
+        f"{FILL}mov.b64 %rd5, {descriptor(BUFFER, 4096, 128, 'none', 'blackwell'):#x};\n"
+        f"@%p1 tcgen05.cp.cta_group::1.128x128b [%r2], %rd5;\n@%p1 {COMMIT}\n{RELAXED_WAIT}"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v1}, [%r1]; // here\nDONE",
+        f"{FILL}mov.b64 %rd5, {descriptor(BUFFER, 4096, 128, 'none', 'blackwell'):#x};\n"
+        f"@%p1 tcgen05.cp.cta_group::1.128x128b [%r2], %rd5;\n@%p1 {COMMIT}\n{RELAXED_WAIT}"
+        "tcgen05.fence::after_thread_sync;\n"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v1}, [%r1];\ntcgen05.wait::ld.sync.aligned; DONE",
+    ),
     "source_overwritten": (
         "race",
         f"{FILL}mov.b64 %rd5, {descriptor(BUFFER, 4096, 128, 'none', 'blackwell'):#x};\n"
@@ -351,6 +364,21 @@ RULES = {
         f"@%p1 tcgen05.cp.cta_group::1.128x128b [%r2], %rd5;\n@%p1 {COMMIT}\n{WAIT}DONE",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ["32x32b", "16x64b"])
+def test_the_warps_quarter_may_be_left_out_of_the_address(shape: str) -> None:
+    """All warps give an address of the first quarter; each reaches its own lanes."""
+    values = np.random.default_rng(5).integers(0, 2**32, (8, 128), dtype=np.uint32)
+    out = np.zeros_like(values)
+    body = f"{loads(8)}tcgen05.st.sync.aligned.{shape}.x8.b32 [%r2], {names(8)};\ntcgen05.wait::st.sync.aligned;\n"
+    body += f"tcgen05.ld.sync.aligned.{shape}.x8.b32 {names(8, 20)}, [%r1];\ntcgen05.wait::ld.sync.aligned;\n"
+    body += f"tcgen05.ld.sync.aligned.{shape}.x8.b32 {names(8, 40)}, [%r2];\ntcgen05.wait::ld.sync.aligned;\n"
+    body += "".join(
+        f"sub.s32 %v{40 + i}, %v{40 + i}, %v{20 + i}; add.s32 %v{20 + i}, %v{20 + i}, %v{40 + i};" for i in range(8)
+    )
+    run(body + f"\n{stores(8, start=20)}DONE", values, out)
+    np.testing.assert_array_equal(out, values)
 
 
 @pytest.mark.parametrize("name", RULES)

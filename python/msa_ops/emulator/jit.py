@@ -352,7 +352,7 @@ class _Engine:
         return self._address(name)
 
     def _address(self, symbol: str) -> int | None:
-        try:
-            return ctypes.cast(getattr(self._library, symbol), ctypes.c_void_p).value
+        try:  # not getattr, for which names like __this__ are Python's own
+            return ctypes.cast(self._library[symbol], ctypes.c_void_p).value
         except AttributeError:
             return None

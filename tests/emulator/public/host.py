@@ -117,9 +117,46 @@ class _Hardware:
         return 50 << 20
 
 
-def _benchmark(*_: Any, **__: Any) -> float:
-    """In the place of CuTe-DSL's own: time on an emulated chip means nothing."""
+def _benchmark(function: Any, *, kernel_arguments: Any = None, workspace_generator: Any = None, **_: Any) -> float:
+    """In the place of CuTe-DSL's own: one call, since some scripts make no other, and a time that means nothing."""
+    arguments = kernel_arguments if workspace_generator is None else workspace_generator()
+    if arguments is None:
+        function()
+    else:
+        function(*arguments.args, **arguments.kwargs)
     return 1.0
+
+
+class _Profile:
+    """In the place of torch's profiler, which finds no GPU."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __enter__(self) -> _Profile:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def key_averages(self, *_: Any, **__: Any) -> _Profile:
+        return self
+
+    def table(self, *_: Any, **__: Any) -> str:
+        return "no times: the chip is emulated"
+
+
+class _Event:
+    """In the place of a CUDA event."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, *_: Any) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
 
 
 @contextmanager
@@ -143,6 +180,7 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         "current_stream": lambda *_: _Stream(),
         "default_stream": lambda *_: _Stream(),
         "Stream": _Stream,
+        "Event": _Event,
         "stream": lambda _: nullcontext(),
         "CUDAGraph": _Graph,
         "graph": lambda *_, **__: nullcontext(),
@@ -157,6 +195,7 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
         stack.enter_context(mock.patch.object(torch, "_scaled_mm", scaled_mm))
+        stack.enter_context(mock.patch.object(torch.profiler, "profile", _Profile))
         stack.enter_context(driver_of(session.chip))
         stack.enter_context(mock.patch.object(cutlass.utils, "HardwareInfo", _Hardware))
         for testing in (cutlass.cute.testing, cutlass.testing):

@@ -66,7 +66,7 @@ def change(text: str, changes: tuple[tuple[str, str], ...]) -> tuple[str, set[st
 def load(folder: Path, path: str) -> Any:
     """The example as a module; modules beside it and under the folder of all can be imported, too."""
     file = folder / path
-    for place in (folder, file.parents[1], file.parent):
+    for place in (folder, folder / "cute", file.parents[1], file.parent):
         sys.path.insert(0, str(place))
     return importlib.import_module(file.stem)
 

@@ -32,7 +32,6 @@ HOPPER = (
     "tma/tma_1cta_mbarrier",
     "tma/tma_load_store",
     "tma/tma_load_to_ldmatrix",
-    "tma/tma_multicast",
     "tma/tma_pipeline_count2",
     "tma/tma_pipeline_pingpong",
     "tma/tma_pipeline_single_warp",
@@ -60,6 +59,7 @@ BLACKWELL = (
     "tcgen05/slicek_m32n8k128",
     "tcgen05/tmem_ld_st",
     "tcgen05/tmem_ld_to_stmatrix_transpose",
+    "tma/tma_multicast",
 )
 
 EXAMPLES = [
@@ -73,8 +73,16 @@ EXAMPLES = [
         f"{FOLDER}/tcgen05/cp_narrow_a_to_tmem_mma.py",
         "verify",
         a_dtype="fp6",
-    )
+    ),
+    example(
+        "primitive_1cta_mma_a_from_tmem_ashift",
+        "sm_100a",
+        f"{FOLDER}/tcgen05/1cta_mma_a_from_tmem.py",
+        "verify",
+        ashift=True,
+    ),
 ]
+WAIT = "{ .reg .pred %done; AGAIN: mbarrier.try_wait.parity.shared.b64 %done, [mended_bar], 0; @!%done bra AGAIN; }"
 
 CASES = [
     *EXAMPLES,
@@ -89,5 +97,37 @@ CASES = [
         mended(case, (r"(cp\.async\.wait_group\s+0;)", r"\1 fence.proxy.async.shared::cta;"))
         for case in EXAMPLES
         if case.name == "primitive_slicek_m32n8k128"
+    ),
+    # A stage is filled anew when all warps have read it, not only the one that fills it.
+    *(
+        mended(case, (r"(add\.s32\s+%r\d+, %r\d+, 1;\s+setp\.eq\.b32\s+%p\d+, %r\d+, 2;)", r"barrier.sync 0; \1"))
+        for case in EXAMPLES
+        if case.name == "primitive_tma_pipeline_single_warp"
+    ),
+    # The copy into tensor memory is waited for by its commit, and the peer's memory read when it has been released.
+    *(
+        mended(
+            case,
+            (r"(\.extern \.shared)", r".shared .align 8 .b64 mended_bar; \1"),
+            (
+                r"(tcgen05\.alloc)",
+                r"{ .reg .b32 %m; .reg .pred %e; elect.sync %m|%e, -1; "
+                r"@%e mbarrier.init.shared.b64 [mended_bar], 1; } \1",
+            ),
+            (
+                r"(tcgen05\.cp[^;]*;)",
+                r"\1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [mended_bar];",
+            ),
+            (r"tcgen05\.wait::st\.sync\.aligned;", WAIT),
+            (r"barrier\.cluster\.arrive\.relaxed;", "barrier.cluster.arrive.release;"),
+        )
+        for case in EXAMPLES
+        if case.name == "primitive_cluster_tmem_reduce"
+    ),
+    # What the leader has waited for is handed to the other block by the cluster's barrier.
+    *(
+        mended(case, (r"barrier\.cluster\.arrive\.relaxed;", "barrier.cluster.arrive.release;"))
+        for case in EXAMPLES
+        if case.name == "primitive_tma_multicast"
     ),
 ]
