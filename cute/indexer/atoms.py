@@ -241,6 +241,11 @@ def multiply_add(a: Uint32, factor: Int32, addend: int) -> Uint32:
     return _asm("mad.lo.u32 $0, $1, $2, $3;", "=r,r,r,n", (Uint32,), (a, factor, Int32(addend)))
 
 
+def bits_of_either(a: Uint32, b: Uint32, mask: int) -> Uint32:
+    """(a | b) & mask in one instruction."""
+    return _asm(f"lop3.b32 $0, $1, $2, {mask:#x}, 0xA8;", "=r,r,r", (Uint32,), (a, b))
+
+
 def both_f16(pair: Uint32, half: int) -> Uint32:
     """One half of a pair of fp16, twice."""
     which = ("low", "high")[half]

@@ -49,6 +49,10 @@ class Config:
         return 0
 
     @property
+    def factors(self) -> int:
+        return 2
+
+    @property
     def bound(self) -> int:
         return self.threads
 

@@ -7,9 +7,10 @@ warp chooses, column by column, the best blocks of what a request has in this ru
 are the result; otherwise they go to the workspace as candidates for the merge.
 
 With `early`, a batch of up to 32 requests is looked at before the kernel before has ended: each warp divides the work
-by the lengths as they are then and finds the addresses of what it will ask for. Nothing but addresses (inside the
-arguments' memory) and requests to the second-level cache come of it: behind griddepcontrol.wait lengths, table entries
-and queries are read, and where lengths are others the warp begins anew.
+by the lengths as they are then, finds the addresses of what it will ask for, and reads the table. Nothing but addresses
+(inside the arguments' memory) and requests to the second-level cache come of it: behind griddepcontrol.wait lengths,
+table entries and queries are read. Pages are asked for at the same time, as the table was before; where lengths or
+entries are others, the warp lets these pages come and begins anew.
 
 Workspace: for block i of G two lists a column: list 0 of the request that begins before the run, list 1 of the one
 that ends behind it; each topk entries of (block id, key), ascending, with key 0 behind the last.
@@ -24,7 +25,7 @@ from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.indexer import atoms, keys, queries, ranking, work
 from msa_ops.cute.indexer.choosing import Choosing
-from msa_ops.cute.indexer.sm90_scan_configs import PAGE_BYTES, Config
+from msa_ops.cute.indexer.sm90_scan_configs import LONG_RUN, PAGE_BYTES, Config
 
 PAGE = work.PAGE
 WINDOW_OF_FEW = 4 * (1 + 4 * 32 + 33)
@@ -166,7 +167,7 @@ class IndexerScanSm90(Choosing):
             local_blocks=local_blocks,
             q_dtype=q_dtype,
             num_blocks=num_blocks,
-            factors=(code_factor >> 7, code_factor),
+            factors=keys.factors_of(code_factor, self.config.factors),
             thread=thread,
             lane=thread % 32,
             warp=cute.arch.make_warp_uniform(thread // 32),
@@ -185,8 +186,9 @@ class IndexerScanSm90(Choosing):
         behind, window_total = Int32(0), Int32(0)
         self.registers(a)
         if cutlass.const_expr(c.early > 0):
-            first, last, length, pieces = Int32(0), Int32(0), Int32(0), Int32(0)
-            table_at, page = Int64(0), Int32(-1)
+            first, last, length, pieces, foreseen = Int32(0), Int32(0), Int32(0), Int32(0), Int32(-1)
+            table_at, page, guess = Int64(0), Int32(-1), Int32(-1)
+            asked, taken_back = Int32(0), Int32(0)
             at, tile_begin, tile_end, columns, seen = Int32(0), Int32(0), Int32(0), Int32(0), Int32(0)
             rows = cute.make_rmem_tensor(cute.make_layout((self.tiles,)), Int64)
             rows.fill(Int64(0))
@@ -196,14 +198,20 @@ class IndexerScanSm90(Choosing):
                 pages, first, last, length, pieces = self.request_work(a, a.lane, True)
                 window_total = self.load_few(a, (pages, first, last, length, pieces))
                 table_at, at, tile_begin, tile_end, columns, seen = self.look_ahead(a, window_total, rows)
+                if cutlass.const_expr(c.guess) and table_at != Int64(0):
+                    guess = Int32(atoms.ldg_relaxed_u32(table_at))
                 if a.warp == c.warps - 1:
-                    self.foresee(a, window_total)
+                    foreseen = self.foresee(a, window_total)
             cute.arch.griddepcontrol_wait()
             if a.few:
                 pages, new_first, new_last, new_length, pieces = self.request_work(a, a.lane, True)
                 if table_at != Int64(0):
                     page = Int32(atoms.ldg_relaxed_u32(table_at))
                 self.ask_for_queries(a, rows)
+                if cutlass.const_expr(c.guess):
+                    asked = self.ask_early(a, table_at != Int64(0), guess)
+                if cutlass.const_expr(c.later > 0):
+                    self.bring_to_l2(a, foreseen)
                 cute.arch.griddepcontrol_launch_dependents()
                 other = new_first != first or new_last != last or new_length != length
                 if cute.arch.vote_any_sync(other):
@@ -214,13 +222,17 @@ class IndexerScanSm90(Choosing):
                     if table_at != Int64(0):
                         page = Int32(atoms.ldg_relaxed_u32(table_at))
                     self.ask_for_queries(a, rows)
+                if cutlass.const_expr(c.guess):
+                    if asked != 0 and cute.arch.vote_any_sync(other or (a.lane < c.stages and page != guess)):
+                        self.take_back(a, asked)
+                        asked, taken_back = Int32(0), Int32(1)
             else:
                 request = self.request_work(a, thread)
                 cute.arch.griddepcontrol_launch_dependents()
                 behind = self.work_behind(a, Int32(c.threads))
                 window_total = self.load_window(a, request, base, Int32(-1), behind)
             a.ahead = SimpleNamespace(
-                page=page, place=at, tile_begin=tile_begin, tile_end=tile_end, columns=columns, seen=seen
+                page=page, place=at, tile_begin=tile_begin, tile_end=tile_end, columns=columns, seen=seen, asked=asked
             )
         else:
             cute.arch.griddepcontrol_wait()
@@ -238,6 +250,8 @@ class IndexerScanSm90(Choosing):
             a.ahead.of = begin if a.few else Int32(-1)
         end = Int32(0) if begin == end else end  # no work
         slot, parity = Int32(0), Int32(0)  # where this warp's ring goes on
+        if cutlass.const_expr(c.early > 0):
+            parity = taken_back
         while base < end:
             low = begin if begin > base else base
             high = base + window_total
@@ -342,19 +356,58 @@ class IndexerScanSm90(Choosing):
         return address, place, tile_begin, tile_end, columns, seen
 
     @cute.jit
-    def foresee(self, a, total: Int32):
+    def foresee(self, a, total: Int32) -> Int32:
         """Brings the block's first pages to the second-level cache while the kernel before may still run; one warp.
 
-        That kernel may be about to write what is read here, so nothing but hints comes of it.
+        That kernel may be about to write what is read here, so nothing but hints comes of it. Gives some lanes a page
+        to bring there when it has ended, the others -1.
         """
         c = self.config
-        piece = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic) + a.lane
+        begin = work.run_begin(a.block, total, a.num_blocks, a.blocks_magic)
         stop = work.run_begin(a.block + 1, total, a.num_blocks, a.blocks_magic)
-        if piece < stop and a.lane < c.early:
-            address = self.table_address(a, Int32(0), Int32(atoms.lds_u32(a.w_place)), piece)
-            page = Int32(atoms.ldg_relaxed_u32(address))
-            if page >= 0 and page < a.num_pages:
-                atoms.bulk_prefetch_l2(a.index_cache + Int64(page) * a.page_stride, PAGE_BYTES[c.index_format])
+        piece = begin + a.lane
+        known = Int32(c.early + c.later) if stop - begin >= LONG_RUN else Int32(c.early)
+        page = Int32(-1)
+        if piece < stop and a.lane < known:
+            page = Int32(atoms.ldg_relaxed_u32(self.table_address(a, Int32(0), Int32(atoms.lds_u32(a.w_place)), piece)))
+            if a.lane < c.early:
+                self.bring_to_l2(a, page)
+                page = Int32(-1)
+        return page
+
+    @cute.jit
+    def ask_early(self, a, exists, page: Int32) -> Int32:
+        """Asks for the first pages as the table was before the kernel before had ended. Gives a mask of these pages.
+
+        exists, page: of lane i for the warp's piece i.
+        """
+        c = self.config
+        asked = Int32(cute.arch.vote_ballot_sync(exists)) & Int32((1 << c.stages) - 1)
+        ring = a.ring + a.warp * (c.stages * c.stage_bytes)
+        barriers = a.barriers + a.warp * (c.stages * 8)
+        for ahead in cutlass.range_constexpr(c.stages):
+            if (asked & (1 << ahead)) != 0:
+                self.ask(a, ring, barriers, Int32(ahead), cute.arch.shuffle_sync(page, ahead), a.warp % c.parts)
+        return asked
+
+    @cute.jit
+    def take_back(self, a, asked: Int32):
+        """Waits for pages that are not wanted, so that all barriers of the warp's ring are one phase further."""
+        c = self.config
+        barriers = a.barriers + a.warp * (c.stages * 8)
+        for ahead in cutlass.range_constexpr(c.stages):
+            if (asked & (1 << ahead)) == 0:
+                with cute.arch.elect_one():
+                    atoms.barrier_expect(barriers + ahead * 8, Int32(0))
+            else:
+                atoms.barrier_wait(barriers + ahead * 8, Int32(0))
+        cute.arch.sync_warp()
+
+    @cute.jit
+    def bring_to_l2(self, a, page: Int32):
+        """Asks for a page, if there is such a page, without waiting for it."""
+        if page >= 0 and page < a.num_pages:
+            atoms.bulk_prefetch_l2(a.index_cache + Int64(page) * a.page_stride, PAGE_BYTES[self.config.index_format])
 
     @cute.jit
     def load_few(self, a, request) -> Int32:
@@ -475,8 +528,11 @@ class IndexerScanSm90(Choosing):
             page = self.look_up(a, window, place, first + a.lane * step, stop)
             tile_begin, tile_end, columns, seen_by_all = self.load_queries(a, place, first)
         next_page = page
+        to_ask = count
+        if cutlass.const_expr(c.early > 0):
+            to_ask = Int32(0) if known_ahead != 0 and a.ahead.asked != 0 else count
         for ahead in cutlass.range_constexpr(c.stages):
-            if ahead < count:
+            if ahead < to_ask:
                 to = slot + ahead
                 to = to - c.stages if to >= c.stages else to
                 self.ask(a, ring, barriers, to, cute.arch.shuffle_sync(page, ahead), part)

@@ -17,10 +17,14 @@ class Config:
     """index_format: of the keys. columns: (query token, head) pairs a tile, a power of two of at least 8.
 
     warps: each scans pages of its own. tokens: of a page that a warp takes at a time. stages: of its ring. pages:
-    scored between selections. together: tiles of 8 columns whose products are formed side by side. early: pages of a
-    thread block that a batch of few requests brings to the second-level cache while the kernel before still runs; 0:
-    nothing is looked at before that has ended. few: for batches of few requests, whose calls take as long as a merge
-    that cannot wait beside the scan adds to them.
+    scored between selections. together: tiles of 8 columns whose products are formed side by side. few: for batches of
+    few requests, whose calls take as long as a merge that cannot wait beside the scan adds to them. factors: in
+    registers to decode NVFP4 with, 3 or 2.
+
+    early: pages of a thread block that a batch of few requests brings to the second-level cache while the kernel before
+    still runs; 0: nothing is looked at before that has ended. later: as many again as soon as that has ended, if the
+    block has LONG_RUN or more. guess: then pages are asked for as the table was before, while it is read again. long:
+    for tables of many pages, with what costs short calls more than it saves.
     """
 
     index_format: str
@@ -30,12 +34,16 @@ class Config:
     stages: int
     pages: int
     together: int = 4
-    early: int = 0
     few: bool = False
+    factors: int = 3
+    early: int = 0
+    later: int = 0
+    guess: bool = False
+    long: bool = False
 
     @property
     def name(self) -> str:
-        return f"scan_{self.index_format}_{self.columns}" + ("_few" if self.few else "")
+        return f"scan_{self.index_format}_{self.columns}" + ("_few" if self.few else "_long" if self.long else "")
 
     @property
     def parts(self) -> int:
@@ -76,8 +84,14 @@ class Config:
         )
 
 
+LONG_RUN = 40
+"""Pages of a thread block from which more of them are brought to the second-level cache."""
+
 FEW_REQUESTS = 8
 """A configuration for few requests is taken for batches of up to as many."""
+
+LONG_TABLES = 16
+"""A configuration for tables of many pages is taken from as many pages a multiprocessor on."""
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
@@ -121,10 +135,11 @@ FAMILY = Family(
     arguments=ARGUMENTS,
     configs=(
         Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=4),
+        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=6, later=8, guess=True, long=True),
         Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512),
-        Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512, early=4, few=True),
+        Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512, early=4, few=True, factors=2),
         Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
-        Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256),
+        Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256, factors=2),
         Config("fp8", 8, warps=12, tokens=64, stages=2, pages=512, early=4),
         Config("fp8", 16, warps=12, tokens=64, stages=2, pages=256),
         Config("fp8", 32, warps=12, tokens=32, stages=3, pages=256),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from msa_ops.cute.indexer import sm90_group_scan_configs as group_scan
 
 import msa_ops
 from msa_ops import _C
@@ -82,3 +83,48 @@ def test_the_best_blocks_lie_side_by_side(seed: int) -> None:
     args = dataclasses.replace(args, index_cache=cache)
     (expected,) = indexer.reference(args)
     assert torch.equal(run(args, 132), expected)
+
+
+def in_wide_table(args: indexer.Args, multiprocessors: int) -> indexer.Args:
+    """With a table of so many columns that warpgroups multiply."""
+    batch, columns = args.block_table.shape
+    wide = -(-group_scan.FEWEST_PAGES * multiprocessors // batch)
+    table = args.block_table.new_full((batch, max(columns, wide)), -1)
+    table[:, :columns] = args.block_table
+    return dataclasses.replace(args, block_table=table)
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 2, 3, 132])
+@pytest.mark.parametrize(
+    "dims",
+    [
+        {"batch": 9, "seq_len": 128 * 7 + 5, "q_len": 4, "num_heads": 4, "topk": 4},
+        {"batch": 9, "seq_len": 900, "q_len": 3, "num_heads": 4, "topk": 4},  # fewer columns than a tile has
+        {"batch": 33, "seq_len": 300, "q_len": 8, "num_heads": 2, "topk": 2},
+        {
+            "seq_lens": [0, 1, 130, 2049, 900, 5, 128, 129, 1300, 700, 128 * 20],
+            "q_lens": [1, 1, 3, 4, 2, 4, 0, 4, 1, 4, 4],
+            "num_heads": 4,
+            "topk": 3,
+        },
+    ],
+)
+def test_warpgroups_of_pages_of_one_request_and_of_several(dims: dict[str, Any], multiprocessors: int) -> None:
+    args = in_wide_table(exact(4, **dims), multiprocessors)
+    (expected,) = indexer.reference(args)
+    assert torch.equal(run(args, multiprocessors), expected)
+
+
+def test_warpgroups_give_the_same_under_every_schedule() -> None:
+    args = in_wide_table(exact(5, batch=9, seq_len=128 * 6 + 77, q_len=4, num_heads=4, topk=3), 3)
+    (expected,) = indexer.reference(args)
+    for seed in (None, *range(10)):
+        assert torch.equal(run(args, 3, seed), expected), f"schedule {seed}"
+
+
+def test_warpgroups_skip_pages_that_do_not_exist() -> None:
+    args = in_wide_table(exact(6, batch=9, seq_len=128 * 9, q_len=4, num_heads=4, topk=3), 2)
+    args.block_table[:, 2:7:2] = -1
+    args.block_table[3, 4] = args.index_cache.shape[0]
+    (expected,) = indexer.reference(args)
+    assert torch.equal(run(args, 2), expected)

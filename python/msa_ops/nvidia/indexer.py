@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from msa_ops.cute.indexer import sm90_merge_configs as merge  # type: ignore[import-untyped]
+from msa_ops.cute.indexer import sm90_group_scan_configs as group_scan  # type: ignore[import-untyped]
+from msa_ops.cute.indexer import sm90_merge_configs as merge
 from msa_ops.cute.indexer import sm90_scan_configs as scan
 from msa_ops.cute.indexer import sm100_scan_configs as scan100
 from msa_ops.nvidia.launch import launch, pointer, require_aligned
@@ -20,11 +21,17 @@ from msa_ops.registry.platform import Platform
 COLUMNS: dict[str, list[int]] = {}
 """Sizes of a tile for each format of keys, ascending."""
 for _config in scan.FAMILY.configs:
-    if not _config.few:
+    if not _config.few and not _config.long:
         COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
 
 FEW = {(config.index_format, config.columns) for config in scan.FAMILY.configs if config.few}
 """Formats and sizes of a tile with a configuration of their own for few requests."""
+
+LONG = {(config.index_format, config.columns) for config in scan.FAMILY.configs if config.long}
+"""With one for tables of many pages."""
+
+GROUPS = {(config.index_format, config.columns) for config in group_scan.FAMILY.configs}
+"""Formats and sizes of a tile that warpgroups can multiply."""
 
 SM100_COLUMNS = sorted({config.columns for config in scan100.FAMILY.configs})
 
@@ -66,12 +73,26 @@ def _workspace(platform: Platform, facts: Facts, sizes: list[int]) -> int:
     return num_blocks(platform) * 2 * columns_a_tile(sizes, facts.num_heads, facts.max_seqlen_q) * facts.topk * 8
 
 
+def sm90_scan(index_format: str, columns: int, batch: int, max_blocks: int, multiprocessors: int) -> str:
+    """The configuration that scans tables of `batch` requests with up to `max_blocks` pages each."""
+    tile = index_format, columns
+    if batch <= scan.FEW_REQUESTS and tile in FEW:
+        return f"scan_{index_format}_{columns}_few"
+    pages = batch * max_blocks
+    if pages >= group_scan.FEWEST_PAGES * multiprocessors and tile in GROUPS:
+        return f"scan_groups_{index_format}_{columns}"
+    if pages >= scan.LONG_TABLES * multiprocessors and tile in LONG:
+        return f"scan_{index_format}_{columns}_long"
+    return f"scan_{index_format}_{columns}"
+
+
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
-    few = a.block_table.shape[0] <= scan.FEW_REQUESTS
+    batch, max_blocks = a.block_table.shape
+    multiprocessors = platforms.of_device(a.index_q.device).multiprocessors
 
     def name(columns: int) -> str:
-        return f"scan_{a.index_format}_{columns}" + ("_few" if few and (a.index_format, columns) in FEW else "")
+        return sm90_scan(a.index_format, columns, batch, max_blocks, multiprocessors)
 
     _start(a, outs, COLUMNS[a.index_format], name)
 
