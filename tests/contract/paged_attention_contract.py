@@ -198,6 +198,53 @@ class PagedAttentionContract:
     def test_lengths_beyond_sixteen_blocks(self, target: Target, lengths: list[int]) -> None:
         check(target, make(target, 33, seq_lens=lengths, q_lens=[2, 2], num_heads=2, num_kv_heads=1, kv_format="bf16"))
 
+    @pytest.mark.parametrize("q_len", [1, 9, 70])
+    @pytest.mark.parametrize("what", ["column", "every other", "one for all"])
+    def test_lengths_that_lie_apart_are_right_or_refused(self, target: Target, what: str, q_len: int) -> None:
+        args = make(target, 17, batch=3, q_len=q_len, seq_len=300, variant="ragged")
+        lengths = args.seq_lens
+        if what == "one for all":
+            lengths = lengths.max().expand(3)
+        else:
+            apart = torch.full((3, 3 if what == "column" else 2), 7, dtype=torch.int32)
+            apart[:, 0] = lengths
+            lengths = apart[:, 0]
+        plain = target.run(replace(args, seq_lens=lengths.contiguous()))
+        try:
+            found = target.run(replace(args, seq_lens=lengths))
+        except ValueError as refused:
+            assert "seq_lens: strides" in str(refused)
+            return
+        assert all(torch.equal(a, b) for a, b in zip(found, plain, strict=True))
+
+    @pytest.mark.parametrize("q_len", [1, 9, 70])
+    @pytest.mark.parametrize("elements", [1, 2, 4])
+    def test_results_at_odd_addresses_are_right_or_refused(self, target: Target, elements: int, q_len: int) -> None:
+        args = make(target, 18, batch=2, q_len=q_len, seq_len=300, q_dtype=target.dims().get("q_dtype", "bfloat16"))
+        plain = target.run(args)
+        outs = []
+        for result in plain:
+            memory = torch.empty(result.numel() + elements, dtype=result.dtype)
+            outs.append(memory[elements:].view(result.shape))
+        try:
+            target.run(args, outs)
+        except ValueError as refused:
+            assert "starts at address" in str(refused)
+            return
+        assert all(torch.equal(a, b) for a, b in zip(outs, plain, strict=True))
+
+    @pytest.mark.parametrize("q_len", [1, 70])
+    @pytest.mark.parametrize("what", ["requests", "blocks"])
+    def test_nothing_to_see_at_all(self, target: Target, what: str, q_len: int) -> None:
+        args = make(target, 19, batch=2, q_len=q_len, seq_len=300, variant="ragged")
+        if what == "blocks":
+            args = replace(args, block_table=args.block_table[:, :0], seq_lens=torch.zeros_like(args.seq_lens))
+        else:
+            first = torch.zeros(1, dtype=torch.int32)
+            args = replace(args, block_table=args.block_table[:0], seq_lens=args.seq_lens[:0], cu_seqlens_q=first)
+        out, lse = target.run(args)
+        assert not out.any() and bool((lse == -torch.inf).all())
+
     def test_rows_that_see_nothing_are_exactly_zero(self, target: Target) -> None:
         """Requests of length 0, query tokens before the first position, and tokens of no request."""
         args = make(target, 34, seq_lens=[0, 200, 2, 0], q_lens=[3, 2, 5, 0], variant="garbage")

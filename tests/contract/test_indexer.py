@@ -321,3 +321,16 @@ def test_no_pages_at_all(target: Target) -> None:
     args = generate(62, seq_lens=[300], q_len=1, topk=4)
     nothing = dataclasses.replace(args, index_cache=torch.empty(0, 9216, dtype=torch.uint8))
     assert target.run(nothing)[0].tolist() == [[[0, 1, 2, -1]] * 4]
+
+
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_tokens_of_no_request_see_nothing(target: Target, tokens: int) -> None:
+    args = generate(1, batch=tokens, seq_len=300, q_len=1, topk=4)
+    none = dataclasses.replace(
+        args,
+        block_table=args.block_table[:0],
+        seq_lens=args.seq_lens[:0],
+        cu_seqlens_q=torch.zeros(1, dtype=torch.int32),
+    )
+    (ids,) = target.run(none)
+    assert bool((ids == -1).all())

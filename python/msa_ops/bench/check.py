@@ -140,4 +140,4 @@ def _compare_written(name: str, found: Tensor, expected: Tensor, written: Tensor
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.uint8)
+    return tensor.reshape(-1).contiguous().view(torch.uint8)

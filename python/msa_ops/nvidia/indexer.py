@@ -113,6 +113,9 @@ def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: Calla
     tokens, heads = a.index_q.shape[:2]
     if block_ids.numel() == 0:
         return
+    if a.seq_lens.numel() == 0:  # tokens of no request; the kernels look for one
+        block_ids.fill_(-1)
+        return
     require_aligned("index_q", a.index_q)
     size = a.index_q.element_size()
     q_strides = [size * stride for stride in a.index_q.stride()[:2]]

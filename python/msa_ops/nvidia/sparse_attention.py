@@ -12,7 +12,7 @@ from msa_ops.cache.page import main_page
 from msa_ops.cute.sparse_attention import sm90_configs as kernel  # type: ignore[import-untyped]
 from msa_ops.cute.tiled_attention import chosen_layout  # type: ignore[import-untyped]
 from msa_ops.nvidia.launch import bits, launch, pointer
-from msa_ops.nvidia.tiled_attention import cache_strides, number_of_tiles
+from msa_ops.nvidia.tiled_attention import cache_strides, number_of_tiles, require_plain
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args, Facts
 from msa_ops.registry.platform import Platform
@@ -44,6 +44,7 @@ class Shape:
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
+    require_plain(a, outs)
     tokens = a.q.shape[0]
     batch = a.seq_lens.shape[0]
     tiles = number_of_tiles(tokens, batch, a.cu_seqlens_q is not None, chosen_layout.TOKENS)

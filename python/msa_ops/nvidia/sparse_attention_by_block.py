@@ -20,7 +20,7 @@ from msa_ops.nvidia.tiled_attention import (
     cache_strides,
     merge,
     number_of_tiles,
-    require_contiguous_lengths,
+    require_plain,
 )
 from msa_ops.ops.attention_arguments import scale_of_softmax
 from msa_ops.ops.sparse_attention import Args, Facts
@@ -93,13 +93,16 @@ def workspace(platform: Platform, facts: Facts) -> int:
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90_prefill"."""
-    if a.q.shape[0]:
+    if a.block_table.numel() == 0:  # no requests, or none has a block
+        outs[0].zero_()
+        outs[1].fill_(-torch.inf)
+    elif a.q.shape[0]:
         start(a, outs, PAIRS_OF_A_BLOCK)
 
 
 def start(a: Args, outs: tuple[Tensor, ...], pairs_of_a_block: int) -> None:
     """Launches all steps. With 0 pairs a block every tile goes over its blocks; with 9 none does."""
-    require_contiguous_lengths(a)
+    require_plain(a, outs)
     tokens, batch, topk = a.q.shape[0], a.seq_lens.shape[0], a.block_ids.shape[2]
     max_blocks = a.block_table.shape[1]
     space = divide_workspace(tokens, a.num_kv_heads, topk, batch, max_blocks)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from msa_ops.cache.page import main_page
 from msa_ops.cute.tiled_attention import layout  # type: ignore[import-untyped]
-from msa_ops.nvidia.launch import bits, launch, pointer
+from msa_ops.nvidia.launch import bits, launch, pointer, require_aligned
 from msa_ops.ops.attention_arguments import Facts, scale_of_softmax
 from msa_ops.ops.dense_attention import Args as DenseArgs
 from msa_ops.ops.sparse_attention import Args as SparseArgs
@@ -81,7 +81,9 @@ def number_of_tiles(tokens: int, batch: int, ragged: bool, size: int) -> int:
     return batch * -(-each // size) + -(-(tokens - batch * each) // size)
 
 
-def require_contiguous_lengths(a: SparseArgs | DenseArgs) -> None:
+def require_plain(a: SparseArgs | DenseArgs, outs: tuple[Tensor, ...]) -> None:
+    """Raises ValueError for lengths that lie apart, and for results at addresses that vector stores cannot take."""
+    require_aligned("out", outs[0])
     for name in ("seq_lens", "cu_seqlens_q"):
         value = getattr(a, name)
         if value is not None and not value.is_contiguous():
@@ -125,7 +127,7 @@ def start_tiles(
     a: DenseArgs, outs: tuple[Tensor, ...], shape: Shape, *, partial_out: int = 0, partial_lse: int = 0
 ) -> None:
     """Launches the kernel; partial_out and partial_lse are addresses."""
-    require_contiguous_lengths(a)
+    require_plain(a, outs)
     out, lse = outs
     tokens, batch = a.q.shape[0], a.seq_lens.shape[0]
     strides = cache_strides(a)

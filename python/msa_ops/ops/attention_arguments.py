@@ -58,8 +58,8 @@ def check_paged(a: PagedAttention) -> None:
     checks.scalar("k_scale", a.k_scale)
     checks.scalar("v_scale", a.v_scale)
     checks.choice("rounding", a.rounding, ROUNDINGS)
-    if a.softmax_scale is not None and not 0 < a.softmax_scale < math.inf:
-        raise ValueError(f"softmax_scale: {a.softmax_scale}; accepted: a positive finite number, or None")
+    if a.softmax_scale is not None and not 0 < a.softmax_scale <= torch.finfo(torch.float32).max:
+        raise ValueError(f"softmax_scale: {a.softmax_scale}; accepted: a positive finite fp32 number, or None")
     if a.max_seqlen_q is not None:
         checks.between("max_seqlen_q", a.max_seqlen_q, 0, math.inf)
 
