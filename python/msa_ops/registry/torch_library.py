@@ -187,13 +187,6 @@ def _convert(name: str, value: Any, kind: type) -> Any:
     raise ValueError(f"{name}: {value!r}; accepted: {kind.__name__}")
 
 
-def _below_autograd(overload: str, *args: Any, **kwargs: Any) -> Any:
-    """The op where autograd would record it: its results ask for no gradient, in eager as under torch.compile."""
-    packet, _, name = overload.partition(".")
-    with torch._C._AutoDispatchBelowAutograd():
-        return getattr(getattr(torch.ops.msa_ops, packet), name or "default")(*args, **kwargs)
-
-
 def register(spec: OpSpec) -> Op:
     """Defines the op's two overloads in torch and adds it to the registry."""
     dispatcher = Dispatcher(spec)
@@ -206,7 +199,8 @@ def register(spec: OpSpec) -> Op:
     ):
         for key in ("CPU", "CUDA"):
             _LIBRARY.impl(overload, kernel, key)
-        _LIBRARY.impl(overload, functools.partial(_below_autograd, overload), "Autograd")
+        # Autograd is passed by: results ask for no gradient, in eager as under torch.compile.
+        _LIBRARY.impl(overload, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{NAMESPACE}::{overload}", fake, lib=_LIBRARY)
     STORE.add_op(spec)
     return Op(spec, dispatcher)
