@@ -73,12 +73,21 @@ struct TensorWork {
 // What wgmma keeps of a warp: groups of work, and which registers were touched since the last wgmma.fence.
 class WgmmaState {
  public:
+  // What the four warps of a warpgroup must have in common: the instruction, and where its operands are.
+  struct Product {
+    int line;
+    std::uint64_t a, b;  // descriptors; a is 0 if it is in registers
+    bool operator==(const Product& other) const { return line == other.line && a == other.a && b == other.b; }
+  };
+
   void reset(std::size_t registers) {
     touched_.assign(registers, 0);
     constant_.assign(registers, 0);
     epoch_ = 0;
     group_ = 0;
     released_.clear();
+    issued_ = 0;
+    products_.clear();
   }
   void touch(std::uint32_t index) { touched_[index] = epoch_; }
   // A move gave it a constant. Compilers put those behind the fence that the program has after them, and ptxas, which
@@ -95,13 +104,30 @@ class WgmmaState {
   // `released` is what the warp knew then.
   void commit(Knowledge released) {
     ++group_;
-    released_.push_back(std::move(released));
+    released_.push_back({std::move(released), issued_});
     if (released_.size() > kKept) released_.pop_front();
+  }
+  void issue(const Product& product) {
+    ++issued_;
+    products_.push_back(product);
+    if (products_.size() > kKept) products_.pop_front();
+  }
+  std::uint64_t issued() const { return issued_; }  // products, ever
+  // The product with this number, from 0; null if it is not issued yet, or no longer kept.
+  const Product* product(std::uint64_t number) const {
+    const std::uint64_t first = issued_ - products_.size();
+    return number < first || number >= issued_ ? nullptr : &products_[static_cast<std::size_t>(number - first)];
+  }
+  // How many products were issued before the commit with this number, from 1; 0 and false if it is not kept.
+  std::pair<std::uint64_t, bool> issued_before(std::uint64_t commit) const {
+    const std::uint64_t first = group_ - released_.size() + 1;
+    if (commit < first || commit > group_) return {0, false};
+    return {released_[static_cast<std::size_t>(commit - first)].issued, true};
   }
   // Of the commit with this number, from 1; of the oldest that is kept if it is older.
   const Knowledge& released_at(std::uint64_t number) const {
     const std::uint64_t first = group_ - released_.size() + 1;
-    return released_[number > first ? static_cast<std::size_t>(number - first) : 0];
+    return released_[number > first ? static_cast<std::size_t>(number - first) : 0].known;
   }
 
  private:
@@ -109,8 +135,14 @@ class WgmmaState {
   std::vector<std::uint32_t> constant_;  // one more than epoch_ was; 0: it holds something else
   std::uint32_t epoch_ = 0;
   std::uint64_t group_ = 0;
-  static constexpr std::size_t kKept = 16;
-  std::deque<Knowledge> released_;
+  static constexpr std::size_t kKept = 64;
+  struct Commit {
+    Knowledge known;
+    std::uint64_t issued;
+  };
+  std::deque<Commit> released_;
+  std::uint64_t issued_ = 0;
+  std::deque<Product> products_;
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -255,8 +255,38 @@ void gather_operands(PtxWarp& warp, const Wgmma& wgmma, const Operands& operands
 
 // ---- instructions
 
+// Calls f(number, state) for the other warps of the warpgroup. Violation if there are not four.
+template <typename F>
+void others_of_group(PtxWarp& warp, F f) {
+  const unsigned first = warp.index() / kGroupWarps * kGroupWarps;
+  if (first + kGroupWarps > warp.block().num_warps()) {
+    throw Violation{FaultKind::kDivergence, "the block ends within this warpgroup: its last warp is " +
+                                                std::to_string(warp.block().num_warps() - 1)};
+  }
+  for (unsigned other = first; other < first + kGroupWarps; ++other) {
+    if (other != warp.index()) f(other, static_cast<const PtxWarp&>(warp.block().warp(other)).wgmma());
+  }
+}
+
+// All warps of a warpgroup execute the same products of the same operands in shared memory.
+void issue(PtxWarp& warp, const Instruction& i, const Wgmma& wgmma, const Operands& operands) {
+  const WgmmaState::Product product{i.line, wgmma.a_in_registers ? 0 : uniform(warp, *operands.a, "the descriptor of A"),
+                                    uniform(warp, *operands.b, "the descriptor of B")};
+  others_of_group(warp, [&](unsigned other, const WgmmaState& state) {
+    const WgmmaState::Product* same = state.product(warp.wgmma().issued());
+    if (same == nullptr || *same == product) return;
+    const std::string who = "warp " + std::to_string(other) + " of the warpgroup ";
+    throw Violation{FaultKind::kDivergence, same->line == product.line
+                                                ? who + "gave this product other descriptors"
+                                                : who + "has the product at line " + std::to_string(same->line) +
+                                                      " in place of this one"};
+  });
+  warp.wgmma().issue(product);
+}
+
 bool begin(PtxWarp& warp, const Instruction& i, Mask lanes, const Wgmma& wgmma, const Operands& operands) {
   require_whole_warp(warp, lanes);
+  issue(warp, i, wgmma, operands);
   warp.count_flops(matrix::kind_of(wgmma.a), std::uint64_t{2} * kRows * wgmma.n * wgmma.k());
   const Mask kept = warp.predicate(*operands.keep);
   if (kept != 0 && kept != kAllLanes) {
@@ -335,6 +365,14 @@ void fence(PtxWarp& warp, const Instruction&, Mask lanes) {
 
 void commit_group(PtxWarp& warp, const Instruction&, Mask lanes) {
   require_whole_warp(warp, lanes);
+  const std::uint64_t number = warp.wgmma().group() + 1;
+  others_of_group(warp, [&](unsigned other, const WgmmaState& state) {
+    const auto [issued, known] = state.issued_before(number);
+    if (!known || issued == warp.wgmma().issued()) return;
+    throw Violation{FaultKind::kDivergence, "warp " + std::to_string(other) + " of the warpgroup has issued " +
+                                                std::to_string(issued) + " products before this commit, this warp " +
+                                                std::to_string(warp.wgmma().issued())};
+  });
   Knowledge released;
   warp.ordering().release(released);
   warp.wgmma().commit(std::move(released));
@@ -350,9 +388,14 @@ void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (committed <= kept) return;
   const unsigned first = warp.index() / kGroupWarps * kGroupWarps;
   for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
-    if (other == warp.index() || warp.block().done(other)) continue;
+    if (other == warp.index()) continue;
     const WgmmaState& state = static_cast<const PtxWarp&>(warp.block().warp(other)).wgmma();
-    if (state.group() < committed - kept) return warp.wait_for_tensor_memory();
+    if (state.group() >= committed - kept) continue;
+    if (warp.block().done(other)) {
+      throw Violation{FaultKind::kDivergence,
+                      "warp " + std::to_string(other) + " of the warpgroup has ended without these products"};
+    }
+    return warp.wait_for_tensor_memory();
   }
   for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
     if (other == warp.index()) continue;

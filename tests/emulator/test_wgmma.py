@@ -320,6 +320,22 @@ RULES = {
         "setp.ne.u32 %p2, %r0, 9; FENCE\n@%p2 S // here\nCOMMIT WAIT0",
         "setp.ne.u32 %p2, %r0, 129; FENCE\n@%p2 S\nCOMMIT WAIT0",
     ),
+    # A warpgroup multiplies together: a warp may neither leave a product out nor end before it.
+    "a_warp_without_the_product": (
+        "divergence",
+        "setp.lt.u32 %p2, %r0, 96; bar.sync 0; FENCE\n@%p2 S\nCOMMIT // here\nWAIT0",
+        "setp.lt.u32 %p2, %r0, 128; bar.sync 0; FENCE\n@%p2 S\nCOMMIT\nWAIT0",
+    ),
+    "a_warp_that_ends": (
+        "divergence",
+        "setp.lt.u32 %p2, %r0, 32;\n@%p2 exit;\nFENCE S COMMIT\nWAIT0 // here",
+        "setp.lt.u32 %p2, %r0, 0;\n@%p2 exit;\nFENCE S COMMIT\nWAIT0",
+    ),
+    "another_descriptor": (
+        "divergence",
+        "setp.ge.u32 %p2, %r0, 96; @%p2 add.s64 %rd24, %rd24, 64; FENCE\nS // here\nCOMMIT WAIT0",
+        "setp.ge.u32 %p2, %r0, 0; @%p2 add.s64 %rd24, %rd24, 0; FENCE\nS\nCOMMIT WAIT0",
+    ),
 }  # fmt: skip
 
 
