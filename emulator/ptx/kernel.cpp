@@ -194,6 +194,9 @@ class Preparation {
     const std::string name = statement.opcode + vector_suffix(statement) + (is_of_call(statement) ? " of call" : "");
     const Form* form = find_form(name);
     if (form == nullptr && !is_instruction(name)) fail("PTX has no such instruction");
+    if (form == nullptr && find_form(statement.opcode) != nullptr && writes_part(statement)) {
+      fail("this instruction writes no part of a register");
+    }
     if (form == nullptr) throw Unsupported(name, line_);
     if (!target_has(kernel_.target(), name)) throw PtxError("`" + name + "` is not supported on .target " + kernel_.target(), line_);
     if (statement.opcode.compare(0, 6, "wgmma.") == 0) kernel_.uses_wgmma_ = true;
@@ -331,6 +334,17 @@ class Preparation {
     return {made_.operands.back(), 0};
   }
 
+  // vadd, vset, not vadd2 or vote
+  static bool is_scalar_video(const std::string& opcode) {
+    const std::size_t dot = opcode.find('.');
+    if (opcode[0] != 'v' || dot == std::string::npos || opcode.compare(0, dot, "vote") == 0) return false;
+    return opcode[dot - 1] != '2' && opcode[dot - 1] != '4';
+  }
+
+  static bool writes_part(const Statement& statement) {
+    return !statement.operands.empty() && statement.operands[0].selector != 0;
+  }
+
   // wgmma with A in registers, tcgen05.mma with A in tensor memory or with a mask, mov.b32 {a, b}, c and mov.b32 c, {a, b} are instructions of their own.
   static std::string vector_suffix(const Statement& statement) {
     if (statement.opcode.compare(0, 16, "wgmma.mma_async.") == 0 && statement.operands.size() > 1 &&
@@ -349,6 +363,7 @@ class Preparation {
         statement.operands.size() == 4) {
       return " of3";
     }
+    if (is_scalar_video(statement.opcode) && writes_part(statement)) return " part";
     if (statement.opcode.compare(0, 4, "mov.") != 0 || statement.operands.size() != 2) return "";
     const Term& first = statement.operands[0];
     const Term& second = statement.operands[1];

@@ -1,10 +1,17 @@
 // Video instructions: arithmetic on a whole register, a half or a byte of it, or on all its halves or bytes at once.
-// ptxas expands them, and not always to what the PTX manual says: what is left out here (scalar ones that saturate, put
-// their result into a part of a register, or join it with another number by .min or .max; scaled products) gave other
-// results on an H200.
+// No chip since sm_50 has the scalar ones: ptxas expands them to 64-bit arithmetic, and not to what the PTX manual says.
+// Here they give what an H200 gave (tests/emulator/silicon), which differs from the manual in this:
+//  * .sat to .u32 makes 0 of what is negative, but of what is too large its lower 32 bits (but vshl and vmad).
+//  * .sat into a part of a register makes the part's greatest number of all that does not fit, negative numbers too.
+//    Shifts saturate to 32 bits there, and have 34 bits before.
+//  * .h1 as a destination is the upper half of the result.
+//  * .min and .max compare 64 bits, as unsigned ones where d is .u32; sums and differences have been cut to 32 before and
+//    their sign repeated.
+//  * vmad multiplies as if both were signed.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lanes.hpp"
@@ -24,10 +31,12 @@ struct Video {
   bool d_signed = false, a_signed = false, b_signed = false;
   bool saturate = false;
   bool adds = false;  // the third operand
+  enum class Join { kNone, kAdd, kMin, kMax, kInsert } join = Join::kNone;  // scalar ones: with the third operand
   Compare compare = Compare::kEq;
   bool wrap = false;    // shifts
   unsigned parts = 1;   // that are computed at once: 1, 2 or 4
   bool more = false;    // vmad: .po
+  unsigned scale = 0;   // vmad: bits to the right
 };
 
 std::vector<Video>& videos() {
@@ -80,18 +89,68 @@ int64_t computed(const Video& v, int64_t a, int64_t b) {
   return 0;
 }
 
-// d, a{.part}, b{.part}{, c}
+int64_t sign_of_32(int64_t value) { return static_cast<int32_t>(value); }
+
+bool is_shift(const Video& v) { return v.operation == Operation::kShiftLeft || v.operation == Operation::kShiftRight; }
+bool is_sum(const Video& v) { return v.operation == Operation::kAdd || v.operation == Operation::kSub; }
+
+// To 32 bits, all that is too large too.
+int64_t clamp_to_32(int64_t value, bool is_signed) {
+  if (!is_signed && value > 0xffffffff) return 0xffffffff;
+  return clamp_to(value, 32, is_signed);
+}
+
+// What .sat makes of a result; bits: of the destination.
+int64_t saturated(const Video& v, int64_t value, unsigned bits) {
+  if (is_shift(v)) {
+    const auto cut = static_cast<int64_t>(static_cast<std::uint64_t>(value) << 30) >> 30;
+    return sign_of_32(clamp_to_32(cut, v.d_signed));
+  }
+  if (bits < 32) {
+    const int64_t greatest = (int64_t{1} << (v.d_signed ? bits - 1 : bits)) - 1;
+    return value < 0 || value > greatest ? greatest : value;
+  }
+  if (v.d_signed) return clamp_to(value, 32, true);
+  const int64_t positive = std::max<int64_t>(value, 0);
+  return is_sum(v) ? sign_of_32(positive) : positive;
+}
+
+uint32_t inserted(const Selector& to, int64_t value, uint32_t c) {
+  const auto low = static_cast<uint32_t>(value);
+  if (to.bits == 16) return to.index(0) == 0 ? (c & 0xffff0000) | (low & 0xffff) : (c & 0xffff) | (low & 0xffff0000);
+  const unsigned shift = 8 * to.index(0);
+  return (c & ~(0xffU << shift)) | (low & 0xff) << shift;
+}
+
+uint32_t joined(const Video& v, int64_t value, uint32_t c, const Selector& to) {
+  const auto low = static_cast<uint32_t>(value);
+  const bool least = v.join == Video::Join::kMin;
+  switch (v.join) {
+    case Video::Join::kNone: return low;
+    case Video::Join::kAdd: return low + c;
+    case Video::Join::kInsert: return inserted(to, value, c);
+    case Video::Join::kMin:
+    case Video::Join::kMax: break;
+  }
+  if (is_sum(v)) value = sign_of_32(value);
+  if (v.d_signed) return (least ? value < sign_of_32(c) : value > sign_of_32(c)) ? low : c;
+  const auto wide = static_cast<std::uint64_t>(value);
+  return (least ? wide < c : wide > c) ? low : c;
+}
+
+// d{.part}, a{.part}, b{.part}{, c}
 void scalar(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Video& v = videos()[i.form->variant];
-  const Selector from_a(i.operands[1]), from_b(i.operands[2]);
+  const Selector to(i.operands[0]), from_a(i.operands[1]), from_b(i.operands[2]);
   auto* out = warp.out<uint32_t>(i.operands[0]);
   const auto* a = warp.row<uint32_t>(i.operands[1]);
   const auto* b = warp.row<uint32_t>(i.operands[2]);
-  const uint32_t* c = v.adds ? warp.row<uint32_t>(i.operands[3]) : nullptr;
+  const uint32_t* c = v.join != Video::Join::kNone ? warp.row<uint32_t>(i.operands[3]) : nullptr;
+  const unsigned bits = to.count == 0 ? 32 : to.bits;
   for_lanes(lanes, [&](unsigned lane) {
     int64_t value = computed(v, part(a[lane], from_a, v.a_signed), part(b[lane], from_b, v.b_signed));
-    if (v.saturate) value = clamp_to(value, 32, v.d_signed);
-    out[lane] = static_cast<uint32_t>(value) + (c != nullptr ? c[lane] : 0);
+    if (v.saturate) value = saturated(v, value, bits);
+    out[lane] = joined(v, value, c != nullptr ? c[lane] : 0, to);
   });
 }
 
@@ -136,12 +195,14 @@ void multiply_add(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto* a = warp.row<uint32_t>(i.operands[1]);
   const auto* b = warp.row<uint32_t>(i.operands[2]);
   const auto* c = warp.row<uint32_t>(i.operands[3]);
+  const bool is_signed = v.a_signed || v.b_signed || from_a.negative || from_b.negative || from_c.negative;
   for_lanes(lanes, [&](unsigned lane) {
-    const auto product = static_cast<uint32_t>(part(a[lane], from_a, v.a_signed)) *
-                         static_cast<uint32_t>(part(b[lane], from_b, v.b_signed));
-    const uint32_t sum = (from_a.negative != from_b.negative ? -product : product) +
-                         (from_c.negative ? -c[lane] : c[lane]);
-    out[lane] = sum + (v.more ? 1 : 0);
+    const int64_t product = sign_of_32(part(a[lane], from_a, v.a_signed)) * sign_of_32(part(b[lane], from_b, v.b_signed));
+    int64_t sum = from_a.negative != from_b.negative ? -product : product;
+    sum += from_c.negative ? sign_of_32(~c[lane]) + 1 : sign_of_32(c[lane]);
+    sum += v.more ? 1 : 0;
+    sum = is_signed ? sum >> v.scale : static_cast<int64_t>(static_cast<std::uint64_t>(sum) >> v.scale);
+    out[lane] = static_cast<uint32_t>(v.saturate ? clamp_to_32(sum, is_signed) : sum);
   });
 }
 
@@ -166,9 +227,13 @@ void add(Forms& forms, const std::string& opcode, const char* operands, Handler 
 const char* operands_of(unsigned parts) { return parts == 2 ? "=s2 s2 s2 4" : "=s4 s4 s4 4"; }
 
 void add_scalar(Forms& forms, const std::string& opcode, Video video) {
-  for (const bool adds : {false, true}) {
-    video.adds = adds;
-    add(forms, opcode + (adds ? ".add" : ""), adds ? "=4 s1 s1 4" : "=4 s1 s1", scalar, video);
+  using Join = Video::Join;
+  constexpr std::pair<const char*, Join> kJoins[] = {
+      {".add", Join::kAdd}, {".min", Join::kMin}, {".max", Join::kMax}, {" part", Join::kInsert}};
+  add(forms, opcode, "=4 s1 s1", scalar, video);
+  for (const auto& [name, join] : kJoins) {
+    video.join = join;
+    add(forms, opcode + name, join == Join::kInsert ? "=s1 s1 s1 4" : "=4 s1 s1 4", scalar, video);
   }
 }
 
@@ -187,15 +252,13 @@ void add_video_forms(Forms& forms) {
       const std::string sat = saturate ? ".sat" : "";
       for (const Name& name : kScalar) {
         video.operation = name.operation;
-        const bool extreme = name.operation == Operation::kMin || name.operation == Operation::kMax;
-        if (!saturate || extreme) add_scalar(forms, name.name + types + sat, video);
+        add_scalar(forms, name.name + types + sat, video);
       }
       for (const Name& name : kShifts) {
         video.operation = name.operation;
         for (const bool wrap : {false, true}) {
           video.wrap = wrap;
-          const bool left = name.operation == Operation::kShiftLeft;
-          if (video.b_signed || (saturate && left)) continue;
+          if (video.b_signed) continue;
           add_scalar(forms, name.name + types + sat + (wrap ? ".wrap" : ".clamp"), video);
         }
       }
@@ -210,7 +273,12 @@ void add_video_forms(Forms& forms) {
       for (const bool more : {false, true}) {
         Video product = video;
         product.more = more;
-        if (!saturate) add(forms, "vmad" + types + (more ? ".po" : ""), "=4 n1 n1 n1", multiply_add, product);
+        for (const unsigned scale : {0U, 7U, 15U}) {
+          product.scale = scale;
+          const std::string scaled = scale == 0 ? "" : ".shr" + std::to_string(scale);
+          add(forms, "vmad" + types + (more ? ".po" : "") + sat + scaled, more ? "=4 s1 s1 s1" : "=4 n1 n1 n1",
+              multiply_add, product);
+        }
       }
     }
     video.saturate = false;
@@ -222,13 +290,16 @@ void add_video_forms(Forms& forms) {
         add(forms, name.name + std::to_string(parts) + types + ".add", operands_of(parts), several, video);
       }
     }
-    if (video.d_signed) continue;  // vset has no type of its own
+    if (video.d_signed) continue;  // vset has no type of its own; it is a's
     video.operation = Operation::kSet;
     for (unsigned compare = 0; compare < 6; ++compare) {
       video.compare = static_cast<Compare>(compare);
       const std::string tail = std::string(".") + kCompares[compare];
-      video.parts = 1;
-      add_scalar(forms, "vset" + sources + tail, video);
+      Video one = video;
+      one.parts = 1;
+      one.adds = false;
+      one.d_signed = video.a_signed;
+      add_scalar(forms, "vset" + sources + tail, one);
       for (const unsigned parts : {2U, 4U}) {
         video.parts = parts;
         for (const bool adds : {false, true}) {

@@ -18,7 +18,7 @@ def launch(text: str, **options: object) -> None:
 @pytest.mark.parametrize(
     "instruction",
     [
-        "vadd.s32.s32.s32.sat %r1, %r1, %r1",
+        "tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [%rd1, {%r1}]",
         "add.rna.f32 %r1, %r1, %r1",
         "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
         "prmt.b32.f5e %r1, %r1, %r1, %r1",

@@ -102,7 +102,51 @@ def test_comparisons_shifts_and_products() -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+def inserted(c: int, value: int, bits: int, index: int) -> int:
+    mask = (2**bits - 1) << bits * index
+    return c & ~mask | value << bits * index & mask
+
+
+def test_saturation_as_on_a_chip() -> None:
+    """ptxas's code for sm_90 gives these; the manual says otherwise of all but the first (opcodes_video.cpp)."""
+    sums = [field(a, 32, 0, "s32") + b for a, b, _ in rows()]
+    got = apply("vadd.s32.s32.u32.sat %r8, %r1, %r2 ; mov.b32 D, %r8", "uint32", A, B)
+    np.testing.assert_array_equal(got, [clamped(v, 32, "s32") % 2**32 for v in sums])
+    sums = [a + b for a, b, _ in rows()]
+    assert any(v >= 2**32 for v in sums)
+    got = apply("vadd.u32.u32.u32.sat %r8, %r1, %r2 ; mov.b32 D, %r8", "uint32", A, B)
+    np.testing.assert_array_equal(got, [v % 2**32 for v in sums])
+    differences = [field(a, 8, 0, "u32") - field(b, 8, 1, "u32") for a, b, _ in rows()]
+    assert min(differences) < 0
+    got = apply("vsub.s32.u32.u32.sat %r8.b2, %r1.b0, %r2.b1, %r3 ; mov.b32 D, %r8", "uint32", A, B, C)
+    wanted = [inserted(c, v if 0 <= v < 128 else 127, 8, 2) for v, (_, _, c) in zip(differences, rows(), strict=True)]
+    np.testing.assert_array_equal(got, wanted)
+    got = apply("vadd.u32.u32.u32 %r8.h1, %r1, %r2, %r3 ; mov.b32 D, %r8", "uint32", A, B, C)
+    wanted = [inserted(c, v >> 16, 16, 1) for v, (_, _, c) in zip(sums, rows(), strict=True)]
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_the_smaller_or_greater_of_64_bits() -> None:
+    signed = [field(a, 32, 0, "s32") for a, _, _ in rows()]
+    others = [field(b, 32, 0, "s32") for _, b, _ in rows()]
+    smaller = [min(a, b) % 2**64 for a, b in zip(signed, others, strict=True)]
+    got = apply("vmin.u32.s32.s32.max %r8, %r1, %r2, %r3 ; mov.b32 D, %r8", "uint32", A, B, C)
+    np.testing.assert_array_equal(got, [max(v, c) % 2**32 for v, (_, _, c) in zip(smaller, rows(), strict=True)])
+
+
+def test_scaled_products() -> None:
+    products = [field(a, 16, 1, "s32") * field(b, 32, 0, "s32") + field(c, 32, 0, "s32") for a, b, c in rows()]
+    got = apply("vmad.s32.s32.s32.sat.shr7 %r8, %r1.h1, %r2, %r3 ; mov.b32 D, %r8", "uint32", A, B, C)
+    np.testing.assert_array_equal(got, [clamped(v >> 7, 32, "s32") % 2**32 for v in products])
+    got = apply("vmad.s32.s32.s32.po.shr15 %r8, %r1.h1, %r2, %r3 ; mov.b32 D, %r8", "uint32", A, B, C)
+    np.testing.assert_array_equal(got, [(v + 1 >> 15) % 2**32 for v in products])
+
+
 @pytest.mark.parametrize("instruction, message", [
+    ("vadd.s32.s32.s32 %r1.b0, %r2, %r3", "too few operands"),
+    ("vadd.s32.s32.s32.add %r1.b0, %r2, %r3, %r4", "writes no part"),
+    ("vmad.s32.s32.s32.po %r1, -%r2, %r3, %r4", "a negative register"),
+    ("vmad.s32.s32.s32 %r1.b0, %r2, %r3, %r4", "writes no part"),
     ("vadd.s32.s32.s32 %r1, %r2.b4, %r3", "a part that the register does not have"),
     ("vadd.s32.s32.s32 %r1, %r2.b10, %r3", "another number of parts"),
     ("vadd.s32.s32.s32 %r1, -%r2, %r3", "a negative register"),

@@ -167,7 +167,8 @@ def programs() -> Iterator[Program]:
 
 def _video_programs(opcode: str, form: str) -> Iterator[Program]:
     """Whole registers, and parts drawn by the opcode's name; of a product negative operands too."""
-    draw = np.random.PCG64(int.from_bytes(hashlib.sha256(opcode.encode()).digest()[:8], "little"))
+    name = opcode.removesuffix(" part")
+    draw = np.random.PCG64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
 
     def one_of(words: Sequence[str]) -> str:
         return words[int(draw.random_raw()) % len(words)]
@@ -180,6 +181,8 @@ def _video_programs(opcode: str, form: str) -> Iterator[Program]:
         parts = ".b0", ".b1", ".b2", ".b3", ".h0", ".h1"
         choices = [("", "", ""), ("", one_of(parts), one_of(parts)), ("", "", one_of(parts)), ("", one_of(parts), "")]
         choices = [(*choice, *rest) for choice in choices]
+        if opcode.endswith(" part"):
+            choices = [(one_of(parts), one_of(parts), one_of(parts), ""), (one_of(parts), "", "", "")]
         if "n1" in form and ".po" not in opcode:
             choices += [("", "-", "", ""), ("", "", "-", ""), ("", "", "", "-")]
     else:
@@ -192,7 +195,7 @@ def _video_programs(opcode: str, form: str) -> Iterator[Program]:
         choices = [("", "", "", ""), ("", chosen(), chosen(), "")]
         choices += [(one_of(masks), "", chosen(), ""), (one_of(masks), chosen(), "", "")]
     for choice in dict.fromkeys(choices):
-        made = program(opcode, shape, choice)
+        made = program(name, shape, choice)
         assert made is not None
         yield made
 
