@@ -3,7 +3,8 @@
 // In all shapes of 8 columns but m8n8k4 of fp16 a lane is (row, part) = (lane / 4, lane % 4), and a register holds E
 // elements beside each other along k: of A row `row`, or `row + 8` in odd registers of 16 rows, and columns from
 // E * part, 4 E further in each following register of the same row; of B the same with columns of B as rows of A; of C
-// and D row `row` or `row + 8`, columns 2 * part and 2 * part + 1.
+// and D row `row` or `row + 8`, columns 2 * part and 2 * part + 1. Of a sparse A registers hold the elements that are
+// kept, half as many (sparsity.hpp).
 #include <array>
 #include <cstring>
 #include <string>
@@ -15,6 +16,7 @@
 #include "host_rounding.hpp"
 #include "lanes.hpp"
 #include "opcodes.hpp"
+#include "sparsity.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -27,7 +29,9 @@ struct Mma {
   enum class Sum { kF32, kF16, kF64, kS32, kXor, kAnd } sum;
   bool saturate;
   int rounding = FE_TONEAREST;  // of fp64
-  unsigned a_registers() const { return m * k * width() / (32 * register_bits()); }
+  enum class Sparse { kNo, kAny, kOrdered } sparse = Sparse::kNo;  // kOrdered: of ascending metadata
+  unsigned kept() const { return sparse == Sparse::kNo ? k : k / 2; }  // of a row of A
+  unsigned a_registers() const { return m * kept() * width() / (32 * register_bits()); }
   unsigned b_registers() const { return 8 * k * width() / (32 * register_bits()); }
   unsigned sums() const { return m / 8 * (sum == Sum::kF16 ? 1 : 2); }  // registers of C and D
   unsigned width() const { return matrix::bits_of(a); }
@@ -36,7 +40,7 @@ struct Mma {
 
 constexpr unsigned kColumns = 8;
 constexpr unsigned kMostRows = 16;
-constexpr unsigned kMostDepth = 64;  // of elements that are not single bits
+constexpr unsigned kMostDepth = 128;  // of elements that are not single bits
 
 std::vector<Mma>& kinds() {
   static std::vector<Mma> made;
@@ -114,16 +118,15 @@ Operands operands_of(const Instruction& i, const Mma& mma) {
   return {d, a, b, b + mma.b_registers()};
 }
 
-// A as [m][k] and B as [k][8].
+// A as [m][kept] and B as [k][8].
 template <typename Number>
 void gather_operands(const PtxWarp& warp, const Mma& mma, const Operands& operands, Number* a, Number* b) {
   using Register = std::conditional_t<std::is_same_v<Number, double>, double, std::uint32_t>;
   alignas(8) unsigned char codes[kMostRows * kMostDepth * 8];
   Number columns[kColumns * kMostDepth];
-  const unsigned bytes_a_row = mma.k * mma.width() / 8;
-  gather<Register>(warp, operands.a, mma.a_registers(), mma.m, bytes_a_row, codes);
-  numbers_from(mma.a, codes, mma.m * mma.k, a);
-  gather<Register>(warp, operands.b, mma.b_registers(), kColumns, bytes_a_row, codes);
+  gather<Register>(warp, operands.a, mma.a_registers(), mma.m, mma.kept() * mma.width() / 8, codes);
+  numbers_from(mma.a, codes, mma.m * mma.kept(), a);
+  gather<Register>(warp, operands.b, mma.b_registers(), kColumns, mma.k * mma.width() / 8, codes);
   numbers_from(mma.b, codes, kColumns * mma.k, columns);
   for (unsigned k = 0; k < mma.k; ++k) {
     for (unsigned n = 0; n < kColumns; ++n) b[k * kColumns + n] = columns[n * mma.k + k];
@@ -161,6 +164,11 @@ const Mma& begin(PtxWarp& warp, const Instruction& i, Mask lanes) {
   return mma;
 }
 
+Sparsity sparsity_of(const PtxWarp& warp, const Mma& mma, const Operands& operands) {
+  const Operand* metadata = operands.c + mma.sums();
+  return {warp, mma.a, mma.k, mma.sparse == Mma::Sparse::kOrdered, metadata[0], metadata[1]};
+}
+
 void mma_float(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Mma& mma = begin(warp, i, lanes);
   const Operands operands = operands_of(i, mma);
@@ -169,7 +177,11 @@ void mma_float(PtxWarp& warp, const Instruction& i, Mask lanes) {
   gather_operands(warp, mma, operands, a, b);
   if (halves) gather_halves(warp, mma, operands.c, c);
   else gather_sums(warp, mma, operands.c, c);
-  matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, warp.matrix_order(mma.k));
+  if (mma.sparse != Mma::Sparse::kNo) {
+    sparsity_of(warp, mma, operands).multiply_add(a, b, c, kColumns, warp.matrix_order(mma.kept()));
+  } else {
+    matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, warp.matrix_order(mma.k));
+  }
   if (halves) scatter_halves(warp, mma, operands.d, c);
   else scatter_sums(warp, mma, operands.d, c);
 }
@@ -193,7 +205,11 @@ void mma_integer(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::int32_t a[kMostRows * kMostDepth], b[kColumns * kMostDepth], c[kMostRows * kColumns];
   gather_operands(warp, mma, operands, a, b);
   gather_sums(warp, mma, operands.c, c);
-  matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, mma.saturate);
+  if (mma.sparse != Mma::Sparse::kNo) {
+    sparsity_of(warp, mma, operands).multiply_add(a, b, c, kColumns, mma.saturate);
+  } else {
+    matrix::multiply_add(a, b, c, {mma.m, kColumns, mma.k}, mma.saturate);
+  }
   scatter_sums(warp, mma, operands.d, c);
 }
 
@@ -290,9 +306,11 @@ std::string registers_of(unsigned count, unsigned bytes) {
 void add(Forms& forms, const std::string& opcode, const Mma& mma, Handler handler) {
   const unsigned bytes = mma.register_bits() / 8;
   Form form;
-  form.opcode = "mma.sync.aligned." + opcode;
+  constexpr const char* kKinds[]{"mma.sync.aligned.", "mma.sp.sync.aligned.", "mma.sp::ordered_metadata.sync.aligned."};
+  form.opcode = kKinds[static_cast<unsigned>(mma.sparse)] + opcode;
   form.operands = "=" + registers_of(mma.sums(), bytes) + " " + registers_of(mma.a_registers(), bytes) + " " +
                   registers_of(mma.b_registers(), bytes) + " " + registers_of(mma.sums(), bytes);
+  if (mma.sparse != Mma::Sparse::kNo) form.operands += " 4 4";
   form.handler = handler;
   form.variant = static_cast<std::uint32_t>(kinds().size());
   form.undefined = Form::Undefined::kHandled;
@@ -350,6 +368,40 @@ void add_integers(Forms& forms, const std::array<Named, 2>& types, unsigned dept
   }
 }
 
+Mma sparse(Mma mma, Mma::Sparse how) {
+  mma.sparse = how;
+  return mma;
+}
+
+void add_sparse_floats(Forms& forms, Mma::Sparse how) {
+  const auto one = [&](unsigned k, Element a, Element b, Sum sum) { return sparse({16, k, a, b, sum, false}, how); };
+  for (const unsigned k : {16U, 32U}) {
+    add(forms, shape(16, k) + ".f16.f16.f16.f16", one(k, Element::kF16, Element::kF16, Sum::kF16), mma_float);
+    add(forms, shape(16, k) + ".f32.f16.f16.f32", one(k, Element::kF16, Element::kF16, Sum::kF32), mma_float);
+    add(forms, shape(16, k) + ".f32.bf16.bf16.f32", one(k, Element::kBf16, Element::kBf16, Sum::kF32), mma_float);
+    add(forms, shape(16, k / 2) + ".f32.tf32.tf32.f32", one(k / 2, Element::kTf32, Element::kTf32, Sum::kF32), mma_float);
+  }
+  constexpr std::array<Named, 2> kEight{{{"e4m3", Element::kE4m3}, {"e5m2", Element::kE5m2}}};
+  for (const auto& [a_name, a] : kEight) {
+    for (const auto& [b_name, b] : kEight) {
+      add(forms, shape(16, 64) + ".f32." + a_name + "." + b_name + ".f32", one(64, a, b, Sum::kF32), mma_float);
+    }
+  }
+}
+
+void add_sparse_integers(Forms& forms, Mma::Sparse how, const std::array<Named, 2>& types, unsigned depth) {
+  for (const bool saturate : {false, true}) {
+    for (const auto& [a_name, a] : types) {
+      for (const auto& [b_name, b] : types) {
+        const std::string tail = std::string(saturate ? ".satfinite" : "") + ".s32." + a_name + "." + b_name + ".s32";
+        for (const unsigned k : {depth, 2 * depth}) {
+          add(forms, shape(16, k) + tail, sparse({16, k, a, b, Sum::kS32, saturate}, how), mma_integer);
+        }
+      }
+    }
+  }
+}
+
 void add_bits(Forms& forms) {
   for (const auto& [name, sum] : {std::pair{"xor", Sum::kXor}, std::pair{"and", Sum::kAnd}}) {
     const std::string tail = std::string(".s32.b1.b1.s32.") + name + ".popc";
@@ -380,6 +432,11 @@ void add_mma_forms(Forms& forms) {
   add_floats(forms);
   add_integers(forms, {{{"s8", Element::kS8}, {"u8", Element::kU8}}}, 16);
   add_integers(forms, {{{"s4", Element::kS4}, {"u4", Element::kU4}}}, 32);
+  for (const auto how : {Mma::Sparse::kAny, Mma::Sparse::kOrdered}) {
+    add_sparse_floats(forms, how);
+    add_sparse_integers(forms, how, {{{"s8", Element::kS8}, {"u8", Element::kU8}}}, 32);
+    add_sparse_integers(forms, how, {{{"s4", Element::kS4}, {"u4", Element::kU4}}}, 64);
+  }
   add_bits(forms);
   add_quads(forms);
 }

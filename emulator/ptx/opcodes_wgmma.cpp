@@ -1,7 +1,7 @@
 // wgmma: products of a warpgroup, whose operands stand in shared memory.
 //
 // Warp w of the group makes rows 16 w ... 16 w + 15 of D. In it lane 4 r + c holds of D rows r and r + 8, and of each 8
-// columns columns 2 c and 2 c + 1; A in registers is as for mma.sync. The product is made when the instruction is
+// columns columns 2 c and 2 c + 1; A in registers is as for mma.sync, sparse A too (sparsity.hpp). The product is made when the instruction is
 // issued; that it is finished only at wgmma.wait_group is kept by marking registers and shared memory as in use.
 #include <array>
 #include <cstring>
@@ -14,6 +14,7 @@
 #include "lanes.hpp"
 #include "opcodes.hpp"
 #include "shared_tile.hpp"
+#include "sparsity.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -24,7 +25,7 @@ constexpr unsigned kRows = 16;         // of a warp
 constexpr unsigned kGroupWarps = 4;
 constexpr unsigned kMostColumns = 256;
 constexpr unsigned kOperandBytes = 32;  // of a row along k
-constexpr unsigned kMostDepth = 32;
+constexpr unsigned kMostDepth = 64;     // of B: sparse operands A stand for rows of 64 bytes
 
 enum class Sum : std::uint8_t { kF32, kF16, kS32, kBits };
 
@@ -35,8 +36,10 @@ struct Wgmma {
   bool saturate;
   bool a_in_registers;
   bool takes_signs, takes_majors;
+  bool sparse = false;
 
-  unsigned k() const { return kOperandBytes * 8 / matrix::bits_of(a); }
+  unsigned kept() const { return kOperandBytes * 8 / matrix::bits_of(a); }  // of a row of A
+  unsigned k() const { return sparse ? 2 * kept() : kept(); }
   unsigned sums() const { return n / (sum == Sum::kF16 ? 4 : 2); }
 };
 
@@ -47,6 +50,7 @@ std::vector<Wgmma>& kinds() {
 
 struct Operands {
   const Operand *d, *a, *b, *keep;
+  const Operand* metadata = nullptr;  // and behind it the selector
   bool negate_a = false, negate_b = false, a_mn_major = false, b_mn_major = false;
 };
 
@@ -67,6 +71,10 @@ Operands operands_of(const PtxWarp& warp, const Instruction& i, const Wgmma& wgm
   made.a = next;
   next += wgmma.a_in_registers ? 4 : 1;
   made.b = next++;
+  if (wgmma.sparse) {
+    made.metadata = next;
+    next += 2;
+  }
   made.keep = next++;
   if (wgmma.takes_signs) {
     made.negate_a = immediate(warp, *next++, i, -1, 1) < 0;
@@ -203,14 +211,14 @@ inline void numbers_from(Element element, const unsigned char* packed, std::size
   matrix::integers_from_packed(element, packed, out, count);
 }
 
-// Rows of an operand in shared memory as [rows][k], or as [k][rows] if `k_outside`.
+// Rows of `row_bytes` of an operand in shared memory as [rows][k], or as [k][rows] if `k_outside`.
 template <typename Number, typename BytesAt>
 void gather_shared(const SharedTile& tile, Element element, bool mn_major, unsigned first, unsigned rows,
-                   bool k_outside, Number* out, BytesAt bytes_at) {
-  unsigned char bytes[kMostColumns * kOperandBytes];
-  const unsigned bits = matrix::bits_of(element), k = kOperandBytes * 8 / bits;
+                   unsigned row_bytes, bool k_outside, Number* out, BytesAt bytes_at) {
+  unsigned char bytes[kMostColumns * 2 * kOperandBytes];
+  const unsigned bits = matrix::bits_of(element), k = row_bytes * 8 / bits;
   if (mn_major) copy_mn_major(tile, first, rows, bits, k, bytes, bytes_at);
-  else copy_k_major(tile, first, rows, kOperandBytes, bytes, bytes_at);
+  else copy_k_major(tile, first, rows, row_bytes, bytes, bytes_at);
   if (mn_major == k_outside) return numbers_from(element, bytes, std::size_t{rows} * k, out);
   Number numbers[kMostColumns * kMostDepth];
   numbers_from(element, bytes, std::size_t{rows} * k, numbers);
@@ -244,13 +252,14 @@ void gather_operands(PtxWarp& warp, const Wgmma& wgmma, const Operands& operands
   if (wgmma.a_in_registers) {
     unsigned char bytes[kRows * kOperandBytes];
     gather_a(warp, operands.a, bytes);
-    numbers_from(wgmma.a, bytes, kRows * wgmma.k(), a);
+    numbers_from(wgmma.a, bytes, kRows * wgmma.kept(), a);
   } else {
     const auto tile = SharedTile::of_hopper(uniform(warp, *operands.a, "the descriptor of A"));
-    gather_shared(tile, wgmma.a, operands.a_mn_major, first, kRows, false, a, bytes_at);
+    gather_shared(tile, wgmma.a, operands.a_mn_major, first, kRows, kOperandBytes, false, a, bytes_at);
   }
   const auto tile = SharedTile::of_hopper(uniform(warp, *operands.b, "the descriptor of B"));
-  gather_shared(tile, wgmma.b, operands.b_mn_major, 0, wgmma.n, true, b, bytes_at);
+  const unsigned b_bytes = wgmma.sparse ? 2 * kOperandBytes : kOperandBytes;
+  gather_shared(tile, wgmma.b, operands.b_mn_major, 0, wgmma.n, b_bytes, true, b, bytes_at);
 }
 
 // ---- instructions
@@ -297,6 +306,11 @@ bool begin(PtxWarp& warp, const Instruction& i, Mask lanes, const Wgmma& wgmma, 
   return kept != 0;
 }
 
+// Metadata of wgmma ascends: its manual has no other kind.
+Sparsity sparsity_of(const PtxWarp& warp, const Wgmma& wgmma, const Operands& operands) {
+  return {warp, wgmma.a, wgmma.k(), true, operands.metadata[0], operands.metadata[1]};
+}
+
 void wgmma_float(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Wgmma& wgmma = kinds()[i.form->variant];
   const Operands operands = operands_of(warp, i, wgmma);
@@ -311,7 +325,9 @@ void wgmma_float(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (halves) gather_halves(warp, wgmma, operands.d, c);
     else gather_sums(warp, wgmma, operands.d, c);
   }
-  matrix::multiply_add(a, b, c, {kRows, wgmma.n, wgmma.k()}, warp.matrix_order(wgmma.k()));
+  const std::uint32_t* order = warp.matrix_order(wgmma.kept());
+  if (wgmma.sparse) sparsity_of(warp, wgmma, operands).multiply_add(a, b, c, wgmma.n, order);
+  else matrix::multiply_add(a, b, c, {kRows, wgmma.n, wgmma.k()}, order);
   if (halves) scatter_halves(warp, wgmma, operands.d, c);
   else scatter_sums(warp, wgmma, operands.d, c);
 }
@@ -323,7 +339,8 @@ void wgmma_integer(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::int32_t a[kRows * kMostDepth], b[kMostDepth * kMostColumns], c[kRows * kMostColumns] = {};
   gather_operands(warp, wgmma, operands, a, b);
   if (kept) gather_sums(warp, wgmma, operands.d, c);
-  matrix::multiply_add(a, b, c, {kRows, wgmma.n, wgmma.k()}, wgmma.saturate);
+  if (wgmma.sparse) sparsity_of(warp, wgmma, operands).multiply_add(a, b, c, wgmma.n, wgmma.saturate);
+  else matrix::multiply_add(a, b, c, {kRows, wgmma.n, wgmma.k()}, wgmma.saturate);
   scatter_sums(warp, wgmma, operands.d, c);
 }
 
@@ -409,19 +426,27 @@ void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
 
 // ---- forms
 
-void add(Forms& forms, const std::string& tail, Wgmma wgmma, Handler handler) {
+void add_one(Forms& forms, const std::string& tail, Wgmma wgmma, Handler handler) {
   for (const bool in_registers : {false, true}) {
     wgmma.a_in_registers = in_registers;
     Form form;
-    form.opcode = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(wgmma.n) + "k" + std::to_string(wgmma.k()) +
-                  tail + (in_registers ? " a4" : "");
-    form.operands = "~4*" + std::to_string(wgmma.sums()) + (in_registers ? " ~4*4" : " 8") + " 8 p";
+    form.opcode = std::string("wgmma.mma_async.") + (wgmma.sparse ? "sp." : "") + "sync.aligned.m64n" +
+                  std::to_string(wgmma.n) + "k" + std::to_string(wgmma.k()) + tail + (in_registers ? " a4" : "");
+    form.operands = "~4*" + std::to_string(wgmma.sums()) + (in_registers ? " ~4*4" : " 8") + " 8" +
+                    (wgmma.sparse ? " ~4 4" : "") + " p";
     if (wgmma.takes_signs) form.operands += " 4 4";
     if (wgmma.takes_majors) form.operands += in_registers ? " 4" : " 4 4";
     form.handler = handler;
     form.variant = static_cast<std::uint32_t>(kinds().size());
     kinds().push_back(wgmma);
     forms.push_back(std::move(form));
+  }
+}
+
+void add(Forms& forms, const std::string& tail, Wgmma wgmma, Handler handler) {
+  for (const bool sparse : {false, true}) {
+    wgmma.sparse = sparse;
+    if (!sparse || wgmma.sum != Sum::kBits) add_one(forms, tail, wgmma, handler);
   }
 }
 

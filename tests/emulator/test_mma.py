@@ -53,8 +53,13 @@ def take(matrix: Array, place: Callable[[int], tuple[Array, Array]], count: int)
     return np.stack([matrix[place(i)] for i in range(count)])
 
 
-def execute(opcode: str, operands: list[Array], out: Array, sum_order: int | None = None) -> Array:
-    """Runs `opcode D, operands...` in one warp; every operand is [registers, lanes]."""
+def execute(
+    opcode: str, operands: list[Array], out: Array, sum_order: int | None = None, last: int | None = None
+) -> Array:
+    """Runs `opcode D, operands...` in one warp; every operand is [registers, lanes].
+
+    With a number `last` behind them the last operand is one register, not a vector.
+    """
     lines, names = [], []
     number = 1
     for i, operand in enumerate(operands):
@@ -65,6 +70,8 @@ def execute(opcode: str, operands: list[Array], out: Array, sum_order: int | Non
         lines += [f"mul.lo.s64 %rd20, %rd15, {size}; add.s64 %rd20, %rd20, %rd{i};"]
         lines += [f"ld.global.b{8 * size} {name}, [%rd20+{32 * size * j}];" for j, name in enumerate(registers)]
         names.append("{" + ", ".join(registers) + "}")
+    if last is not None:
+        names[-1:] = [names[-1][1:-1], str(last)]
     size = out.dtype.itemsize
     results = [f"{'%w' if size == 8 else '%x'}{100 + j}" for j in range(len(out))]
     lines.append(f"{opcode} {{{', '.join(results)}}}, {', '.join(names)};")
