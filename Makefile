@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 # The CPU build where the package index offers one. For CPU wheels from another index set PIP_EXTRA_INDEX_URL.
 TORCH ?= torch==2.13.0
 
+# What builds the extension is in the virtual environment, so that `make wheel` goes on from the objects of `make install`: in
+# an isolated environment, whose paths are new each time, everything is compiled again.
+BUILD_REQUIRES = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])') cmake ninja
+
 # Threads of the CPU library sleep instead of spinning when they wait: on a busy machine spinning costs minutes.
 export OMP_WAIT_POLICY ?= PASSIVE
 
@@ -21,7 +25,8 @@ $(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard bindings/* emulator
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q '$(TORCH)' 'numpy>=2.0'
-	$(BIN)/python -m pip install -q -e '.[dev]'
+	$(BIN)/python -m pip install -q $(BUILD_REQUIRES)
+	$(BIN)/python -m pip install -q --no-build-isolation -e '.[dev]' -C cmake.define.MSA_OPS_KERNELS=
 	touch $@
 
 install: $(VENV)/.installed ## virtual environment with the package and its tools
@@ -51,8 +56,8 @@ kernels: install ## compile the kernels of ARCHS and check their budgets
 	$(BIN)/python -m msa_ops.build $(addprefix --arch ,$(ARCHS)) --check-budgets perf/budgets
 
 wheel: $(if $(ARCHS),kernels,install) ## a wheel for this Python in dist/
-	$(BIN)/python -m pip wheel -q --no-deps -w dist \
-	  $(if $(ARCHS),-C cmake.define.MSA_OPS_KERNELS=$(CURDIR)/build/kernels) .
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist \
+	  -C cmake.define.MSA_OPS_KERNELS=$(if $(ARCHS),$(CURDIR)/build/kernels) .
 
 clean: ## remove what was built, and the virtual environment
 	rm -rf $(VENV) build dist
