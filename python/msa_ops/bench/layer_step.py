@@ -6,7 +6,7 @@ caches that the first one writes are those that the others read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,10 +116,10 @@ def generate(
     return _joined(insert, choose, attend)
 
 
-def outline_of(dims: dict[str, Any]) -> Outline:
+def outline_of(dims: Mapping[str, Any]) -> Outline:
     """As `outline` of an op. Raises what it raises."""
     known = {name: value for name, value in (generate.__kwdefaults__ or {}).items() if name != "device"}
-    parts = [outline(spec, own) for spec, own in _dims(known | dims)]
+    parts = [outline(spec, own) for spec, own in _dims({**known, **dims})]
     costs = [part.cost for part in parts]
     cost = Cost(
         sum(one.bytes_read for one in costs), sum(one.bytes_written for one in costs), sum(one.flops for one in costs)

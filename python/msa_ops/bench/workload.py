@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import msa_ops
-from msa_ops.bench import layer_step
+from msa_ops.bench import kinds
 from msa_ops.bench.decode import FormatError, decode, describe, matches, suggest
 from msa_ops.bench.result import LARGEST_WEIGHT
-from msa_ops.registry import STORE
 
 MOST_CASES = 10_000
 _RESERVED = ("seed", "device")
@@ -28,7 +27,7 @@ SEARCH_PATH = (_PACKAGE.parents[1] / "perf" / "workloads", _PACKAGE / "bench" / 
 
 @dataclass(frozen=True)
 class Case:
-    """One op, or `layer_step`, on one set of dimensions. `dims` are keyword arguments of the op's `generate`."""
+    """One op, or several (`kinds`), on one set of dimensions. `dims` are keyword arguments of the op's `generate`."""
 
     op: str
     dims: Mapping[str, Any]
@@ -190,14 +189,14 @@ def _expand(entry: _Entry, place: str) -> list[Case]:
 
 
 def _check_op(op: str, place: str) -> None:
-    known = (*STORE.ops(), layer_step.NAME)
+    known = kinds.names()
     if op not in known:
         raise FormatError(f"{place}: unknown op {op!r}{suggest(op, known)}")
 
 
 def _check_dims(op: str, dims: Mapping[str, Any], place: str) -> None:
-    spec = None if op == layer_step.NAME else STORE.op(op)
-    known = dimensions(layer_step.generate if spec is None else spec.generate)
+    kind = kinds.kind_of(op)
+    known = dimensions(kind.generate)
     for key, value in dims.items():
         if key in _RESERVED:
             raise FormatError(f"{place}.{key}: set by the command line; accepted: {', '.join(known)}")
@@ -207,8 +206,8 @@ def _check_dims(op: str, dims: Mapping[str, Any], place: str) -> None:
             raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: {describe(known[key])}")
         if any(type(one) is int and one < 0 for one in (value if isinstance(value, list | tuple) else (value,))):
             raise FormatError(f"{place}.{key}: {value!r:.60}; accepted: numbers from 0")
-        if key == "variant" and spec is not None and value not in spec.variants:
-            raise FormatError(f"{place}.variant: {value!r}{suggest(value, spec.variants)}")
+        if key == "variant" and value not in kind.variants:
+            raise FormatError(f"{place}.variant: {value!r}{suggest(value, kind.variants)}")
 
 
 def _value(text: str) -> Any:
