@@ -5,18 +5,24 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "device/global_memory.hpp"
+#include "multicast_range.hpp"
 
 namespace msa_ops {
 
-// (address, bytes, writable, name)
+// (address, bytes, writable, name); memory in a multicast object stands for what that is bound to
 using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
 
 inline std::vector<emulator::Allocation> allocations_from(const std::vector<AllocationTuple>& tuples) {
   std::vector<emulator::Allocation> made;
-  for (const auto& [address, bytes, writable, name] : tuples) made.push_back({address, bytes, writable, name});
+  for (const auto& [address, bytes, may_write, name] : tuples) {
+    bool writable = may_write;
+    auto copies = multicast_copies(address, bytes, writable);
+    made.push_back({address, bytes, writable, name, std::move(copies)});
+  }
   return made;
 }
 

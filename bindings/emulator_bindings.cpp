@@ -161,6 +161,10 @@ void add_emulator(py::module_& m) {
       .def_readonly("last_writes", &emulator::Counters::last_writes)
       .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);
 
+  py::class_<MulticastRange>(m, "MulticastRange")
+      .def(py::init<std::size_t, std::vector<std::uint64_t>, bool>(), py::arg("bytes"), py::arg("copies"), py::arg("writable"),
+           "Addresses that stand for memory of several emulated devices.")
+      .def_property_readonly("address", &MulticastRange::address);
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),

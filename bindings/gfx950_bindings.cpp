@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "emulator_bindings.hpp"
+#include "allocations.hpp"
 #include "gfx950/execute.hpp"
 #include "gfx950/forms.hpp"
 #include "gfx950/product.hpp"
@@ -22,7 +23,14 @@ namespace msa_ops {
 namespace {
 
 namespace gfx950 = emulator::gfx950;
-using AllocationTuple = std::tuple<std::uint64_t, std::uint64_t, bool, std::string>;
+
+std::vector<emulator::Allocation> memory_from(const std::vector<AllocationTuple>& tuples) {
+  std::vector<emulator::Allocation> memory = allocations_from(tuples);
+  for (const emulator::Allocation& one : memory) {
+    if (!one.copies.empty()) throw std::invalid_argument(one.name + ": a multicast tensor, which gfx950 has not");
+  }
+  return memory;
+}
 
 using RangePair = std::pair<std::uint64_t, std::uint64_t>;  // address, bytes
 
@@ -56,8 +64,7 @@ emulator::Counters emulate_code_object(const py::bytes& code_object, const std::
                                        std::uint64_t max_instructions, std::optional<std::uint64_t> seed,
                                        const std::vector<RangePair>& uncached, const std::vector<KindRange>& accept) {
   const std::string code = code_object, arguments = kernarg;
-  std::vector<emulator::Allocation> memory;
-  for (const auto& [address, bytes, writable, name] : allocations) memory.push_back({address, bytes, writable, name});
+  std::vector<emulator::Allocation> memory = memory_from(allocations);
   const py::gil_scoped_release release;
   gfx950::Kernel kernel(bytes_of(code), code.size(), kernel_name);
   kernel.set_accepted(accepted_of(accept));
@@ -80,9 +87,7 @@ std::vector<emulator::Counters> emulate_code_object_on_devices(
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     kernels.push_back(std::make_unique<gfx950::Kernel>(bytes_of(code), code.size(), kernel_name));
     kernels.back()->set_accepted(accepted_of(accept));
-    std::vector<emulator::Allocation> memory;
-    for (const auto& [address, bytes, writable, name] : allocations.at(i))
-      memory.push_back({address, bytes, writable, name});
+    std::vector<emulator::Allocation> memory = memory_from(allocations.at(i));
     devices.push_back({kernels.back().get(), {arguments[i].begin(), arguments[i].end()}, std::move(memory)});
   }
   gfx950::execute_on_devices(devices, {grid, block, lds}, {max_instructions, seed}, ranges_of(uncached));

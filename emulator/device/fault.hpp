@@ -16,6 +16,7 @@ enum class FaultKind {
   kOutOfBounds,
   kMisaligned,
   kReadOnly,
+  kMulticast,   // a multicast address without multimem, or multimem without one
   kDivergence,  // lanes of a warp are apart where the instruction wants them together
   kBarrier,     // a barrier used against its rules
   kRace,        // two accesses of shared memory that nothing orders
@@ -48,6 +49,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kOutOfBounds: return "out of bounds";
     case FaultKind::kMisaligned: return "misaligned";
     case FaultKind::kReadOnly: return "read only";
+    case FaultKind::kMulticast: return "multicast address";
     case FaultKind::kDivergence: return "divergence";
     case FaultKind::kBarrier: return "barrier";
     case FaultKind::kRace: return "race";

@@ -13,6 +13,8 @@ bool holds(const Allocation& range, std::uint64_t address, std::size_t bytes) {
 }  // namespace
 
 GlobalMemory::GlobalMemory(std::vector<Allocation> allocations) : allocations_(std::move(allocations)) {
+  // Multicast addresses are found first, whatever views of them the host has made.
+  std::stable_partition(allocations_.begin(), allocations_.end(), [](const Allocation& one) { return !one.copies.empty(); });
   for (const Allocation& range : allocations_) traffic_.emplace_back(range.bytes);
 }
 
@@ -47,8 +49,11 @@ GlobalMemory GlobalMemory::with(const std::vector<Allocation>& more) const {
 void GlobalMemory::note_launch(const GlobalMemory& totals) const {
   last_writes_->clear();
   for (std::size_t i = 0; i < totals.allocations_.size(); ++i) {
-    const std::uint64_t start = totals.allocations_[i].address;
-    for (const auto& [first, end] : totals.traffic_[i].written()) last_writes_->emplace_back(start + first, start + end);
+    const Allocation& range = totals.allocations_[i];
+    const std::vector<std::uint64_t> itself{range.address};
+    for (const std::uint64_t start : range.copies.empty() ? itself : range.copies) {
+      for (const auto& [first, end] : totals.traffic_[i].written()) last_writes_->emplace_back(start + first, start + end);
+    }
   }
 }
 
@@ -83,33 +88,65 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
                                int lane) const {
   auto* const place = reinterpret_cast<std::byte*>(address);
   if (early_) check_pending(address, bytes, write, lane);
-  const bool aligned = address % alignment == 0;
   if (last_ < allocations_.size()) {
     const Allocation& range = allocations_[last_];
-    if (aligned && holds(range, address, bytes) && (range.writable || !write)) {
+    if (address % alignment == 0 && holds(range, address, bytes) && (range.writable || !write) && range.copies.empty()) {
       traffic_[last_].count(address - range.address, bytes, write);
       return place;
     }
   }
+  const Allocation& range = found(address, bytes, alignment, write, lane);
+  if (!range.copies.empty()) {
+    throw Violation{FaultKind::kMulticast,
+                    std::string(write ? "write to" : "read of") + " the multicast address of " + range.name +
+                        ", where only multimem leads",
+                    lane, address};
+  }
+  return place;
+}
+
+std::vector<std::byte*> GlobalMemory::copies(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write,
+                                             int lane) const {
+  const Allocation& range = found(address, bytes, alignment, write, lane);
+  if (range.copies.empty()) {
+    throw Violation{FaultKind::kMulticast, "multimem at an address of " + range.name + ", which is no multicast address",
+                    lane, address};
+  }
+  std::vector<std::byte*> places;
+  for (const std::uint64_t start : range.copies) {
+    const std::uint64_t copy = start + (address - range.address);
+    if (early_) check_pending(copy, bytes, write, lane);
+    places.push_back(reinterpret_cast<std::byte*>(copy));
+  }
+  return places;
+}
+
+std::vector<std::byte*> GlobalMemory::targets(std::uint64_t address, std::size_t bytes, std::size_t alignment,
+                                              int lane) const {
+  const Allocation* const range = holder(address, bytes, true);
+  if (range == nullptr || range->copies.empty()) return {this->range(address, bytes, alignment, true, lane)};
+  return copies(address, bytes, alignment, true, lane);
+}
+
+const Allocation& GlobalMemory::found(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write,
+                                      int lane) const {
   const auto what = [&] { return std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes"; };
-  if (!aligned) throw Violation{FaultKind::kMisaligned, what() + " of global memory", lane, address};
-  const Allocation* found = holder(address, bytes, write);
-  if (found == nullptr) {
+  if (address % alignment != 0) throw Violation{FaultKind::kMisaligned, what() + " of global memory", lane, address};
+  const Allocation* const range = holder(address, bytes, write);
+  if (range == nullptr) {
     std::string nearest;
-    for (const Allocation& range : allocations_) {
-      const std::uint64_t end = range.address + range.bytes;
-      if (address >= range.address && address - range.address < range.bytes + 4096) {
-        nearest = "; " + range.name + " of " + std::to_string(range.bytes) + " bytes ends at byte offset " +
-                  std::to_string(end - range.address) + ", the access starts at " +
-                  std::to_string(address - range.address);
+    for (const Allocation& other : allocations_) {
+      if (address >= other.address && address - other.address < other.bytes + 4096) {
+        nearest = "; " + other.name + " of " + std::to_string(other.bytes) + " bytes ends at byte offset " +
+                  std::to_string(other.bytes) + ", the access starts at " + std::to_string(address - other.address);
       }
     }
     throw Violation{FaultKind::kOutOfBounds, what() + " outside every global allocation" + nearest, lane, address};
   }
-  if (write && !found->writable) throw Violation{FaultKind::kReadOnly, what() + " to " + found->name, lane, address};
-  last_ = static_cast<std::size_t>(found - allocations_.data());
-  traffic_[last_].count(address - found->address, bytes, write);
-  return place;
+  if (write && !range->writable) throw Violation{FaultKind::kReadOnly, what() + " to " + range->name, lane, address};
+  last_ = static_cast<std::size_t>(range - allocations_.data());
+  traffic_[last_].count(address - range->address, bytes, write);
+  return *range;
 }
 
 void GlobalMemory::count_read(std::uint64_t address, std::size_t bytes) const {
@@ -129,6 +166,10 @@ void GlobalMemory::add_to(Counters& counters) const {
     total[1] += counts.read_first;
     total[2] += counts.written;
     total[3] += counts.written_first;
+    if (allocations_[i].copies.empty()) continue;
+    auto& multicast = counters.bytes_by_space["multicast"];
+    multicast[0] += counts.read;
+    multicast[1] += counts.written;
   }
 }
 

@@ -22,6 +22,8 @@ struct Allocation {
   std::uint64_t bytes;
   bool writable;
   std::string name;  // for messages
+  // Of a multicast address: where the same bytes are on each device. Nothing is at the address itself.
+  std::vector<std::uint64_t> copies{};
 };
 
 class GlobalMemory {
@@ -34,6 +36,11 @@ class GlobalMemory {
   std::byte* at(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
   // The same for any number of bytes, and an alignment of its own. Each call counts as one access.
   std::byte* range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  // What an access of a multicast address reaches: as many bytes on each device. Throws a Violation as range() does, and
+  // for an address that is none; range() does for one that is. Counts as one access.
+  std::vector<std::byte*> copies(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  // The same of a store by the bulk and tensor engines, which write whatever the address stands for.
+  std::vector<std::byte*> targets(std::uint64_t address, std::size_t bytes, std::size_t alignment, int lane) const;
   // An access that was written by at() or range() is a read, too.
   void count_read(std::uint64_t address, std::size_t bytes) const;
   void add_to(Counters& counters) const;     // by name of the allocation
@@ -83,6 +90,7 @@ class GlobalMemory {
  private:
   static std::atomic_flag* flag_of(std::uint64_t address);
   const Allocation* holder(std::uint64_t address, std::size_t bytes, bool write) const;
+  const Allocation& found(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
   void check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
 
   std::vector<Allocation> allocations_;

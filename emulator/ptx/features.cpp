@@ -48,6 +48,10 @@ bool target_has(const std::string& target, const std::string& opcode) {
     if (holds(opcode, "bf16x2.e") || holds(opcode, "x2.bf16x2")) return specific && number >= 100;
     if (holds(opcode, "satfinite.tf32") && !holds(opcode, "rna")) return number >= 100;
   }
+  if (begins(opcode, "multimem.")) {
+    if (holds(opcode, ".e4m3") || holds(opcode, ".e5m2")) return specific && number >= 100;
+    return number >= (holds(opcode, ".cp_mask") ? 100 : 90);
+  }
   if (begins(opcode, "redux.") && holds(opcode, ".f32")) return specific && number >= 100 && number < 120;
   if (begins(opcode, "ldmatrix.") || begins(opcode, "stmatrix.")) {
     return holds(opcode, ".b16") || (specific && number >= 100);

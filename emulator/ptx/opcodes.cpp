@@ -44,7 +44,7 @@ std::string without_implied(const std::string& opcode) {
   const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
   static const std::unordered_set<std::string_view> kinds{
       "ld", "st", "atom", "red", "ldmatrix", "stmatrix", "mbarrier", "cp", "prefetch", "prefetchu", "mapa",
-      "getctarank", "clusterlaunchcontrol", "tcgen05", "ldu", "wmma"};
+      "getctarank", "clusterlaunchcontrol", "tcgen05", "ldu", "wmma", "multimem"};
   if (kinds.count(kind) == 0) return opcode;
   std::string kept;
   const std::size_t size = std::min(opcode.find(' '), opcode.size());  // what follows tells apart forms of operands
@@ -90,6 +90,7 @@ const Forms& all_forms() {
              add_cluster_forms,
              add_tensor_forms,
              add_launch_forms,
+             add_multimem_forms,
          }) {
       add(*made);
     }

@@ -42,6 +42,7 @@ void add_cache_forms(Forms& forms);
 void add_cluster_forms(Forms& forms);
 void add_tensor_forms(Forms& forms);
 void add_launch_forms(Forms& forms);
+void add_multimem_forms(Forms& forms);
 void add_video_forms(Forms& forms);
 
 // All forms, by opcode ascending. `mov` of a vector has names of its own: "mov.b32 pack2", "mov.b32 unpack2".

@@ -181,16 +181,27 @@ void load_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
-// From shared memory of the block, to shared memory of the cluster or to global memory; copied or reduced into it.
+// From shared memory of the block, to shared memory of the cluster or to global memory, of several devices if the address
+// is a multicast one; copied or reduced into it.
 class StoreBulk : public AsyncOperation {
  public:
-  StoreBulk(SharedMemory& source, std::uint64_t from, std::size_t bytes, std::byte* to, SharedMemory* shared_to,
-            std::uint64_t shared_address, Reduction reduction, std::uint32_t mask)
-      : source_(source), from_(from), to_(to), shared_to_(shared_to), shared_address_(shared_address),
+  StoreBulk(SharedMemory& source, std::uint64_t from, std::size_t bytes, std::vector<std::byte*> to,
+            SharedMemory* shared_to, std::uint64_t shared_address, Reduction reduction, std::uint32_t mask)
+      : source_(source), from_(from), to_(std::move(to)), shared_to_(shared_to), shared_address_(shared_address),
         reduction_(reduction), mask_(mask), taken_(bytes) {}
   void read() override { std::memcpy(taken_.data(), source_.bytes(from_, taken_.size()), taken_.size()); }
   void write() override {
-    std::byte* to = shared_to_ != nullptr ? shared_to_->bytes(shared_address_, taken_.size()) : to_;
+    if (shared_to_ == nullptr) {
+      for (std::byte* to : to_) write_to(to);
+    } else {
+      write_to(shared_to_->bytes(shared_address_, taken_.size()));
+      shared_to_->mark_written(shared_address_, taken_.size());
+    }
+  }
+  static constexpr std::uint32_t kWhole = 0xffff;
+
+ private:
+  void write_to(std::byte* to) const {
     if (reduction_ != nullptr) {
       static std::mutex mutex;  // threads of the host may reduce into the same global memory
       const std::lock_guard<std::mutex> lock(mutex);
@@ -202,20 +213,19 @@ class StoreBulk : public AsyncOperation {
     } else {
       std::memcpy(to, taken_.data(), taken_.size());
     }
-    if (shared_to_ != nullptr) shared_to_->mark_written(shared_address_, taken_.size());
   }
-  static constexpr std::uint32_t kWhole = 0xffff;
 
- private:
   SharedMemory& source_;
   std::uint64_t from_;
-  std::byte* to_;
+  std::vector<std::byte*> to_;
   SharedMemory* shared_to_;
   std::uint64_t shared_address_;
   Reduction reduction_;
   std::uint32_t mask_;
   std::vector<std::byte> taken_;
 };
+
+constexpr std::uint32_t kMultimem = 1;  // Form::variant of stores that want a multicast address
 
 // [global], [shared], bytes{, policy}{, byte mask}
 template <typename Operation, bool masked>
@@ -228,17 +238,19 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t bytes = warp.value(i.operands[2], lane);
     check_bulk(to, from, bytes, who);
     if (bytes == 0) return;
-    std::byte* destination = warp.block().global().range(to, bytes, 16, true, who);
+    const GlobalMemory& global = warp.block().global();
+    std::vector<std::byte*> destinations =
+        i.form->variant == kMultimem ? global.copies(to, bytes, 16, true, who) : global.targets(to, bytes, 16, who);
     const SharedPlace source = shared_place(warp, from, MemorySpace::kShared, lane);
     const Actor actor = ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk);
     const std::uint64_t group = warp.bulk_groups().open(lane);
     source.block->shared().will_read(from, bytes, 16, ordering.of_work(actor, static_cast<Clock>(group), false), who);
     warp.count_bytes(*source.block, false, bytes);
     std::uint32_t mask = StoreBulk::kWhole;
-    if (masked) mask = static_cast<std::uint32_t>(warp.value(i.operands[4], lane));
+    if (masked) mask = static_cast<std::uint32_t>(warp.value(i.operands.back(), lane));
     Issue issue;
-    issue.operation = std::make_unique<StoreBulk>(source.block->shared(), from, bytes, destination, nullptr, 0,
-                                                  Operation::function, mask);
+    issue.operation = std::make_unique<StoreBulk>(source.block->shared(), from, bytes, std::move(destinations), nullptr,
+                                                  0, Operation::function, mask);
     issue.queue = warp.bulk_groups().queue(lane);
     issue.group = group;
     // Not issue.blocks: the shared memory of a block that has ended stays until the engine has read it.
@@ -270,7 +282,7 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     warp.count_bytes(*source.block, false, bytes);
     warp.count_bytes(*destination.block, true, bytes);
     Issue issue;
-    issue.operation = std::make_unique<StoreBulk>(source.block->shared(), from, bytes, nullptr,
+    issue.operation = std::make_unique<StoreBulk>(source.block->shared(), from, bytes, std::vector<std::byte*>{},
                                                   &destination.block->shared(), to, Operation::function,
                                                   StoreBulk::kWhole);
     issue.signals.push_back(end.signal);
@@ -389,6 +401,13 @@ void add_async_forms(Forms& forms) {
   const std::string stored = "cp.async.bulk.global.shared.bulk_group";
   forms.push_back({stored, "G S 4 8?", store_bulk<NoReduction, false>, MemorySpace::kShared});
   forms.push_back({stored + ".cp_mask", "G S 4 8? 2", store_bulk<NoReduction, true>, MemorySpace::kShared});
+  const std::string sent = "multimem.cp.async.bulk.global.shared.bulk_group";
+  const auto add_multimem = [&](const std::string& opcode, const char* operands, Handler handler) {
+    forms.push_back({opcode, operands, handler, MemorySpace::kShared});
+    forms.back().variant = kMultimem;
+  };
+  for (const char* whole : {"", ".b128"}) add_multimem(sent + whole, "G S 4", store_bulk<NoReduction, false>);
+  add_multimem(sent + ".cp_mask", "G S 4 2", store_bulk<NoReduction, true>);
   forms.push_back({"cp.async.bulk.commit_group", "", bulk_commit});
   forms.push_back({"cp.async.bulk.wait_group", "4", bulk_wait<false>});
   forms.push_back({"cp.async.bulk.wait_group.read", "4", bulk_wait<true>});
@@ -406,6 +425,8 @@ void add_async_forms(Forms& forms) {
     if (global) {
       forms.push_back({"cp.reduce.async.bulk.global.shared.bulk_group." + name, "G S 4 8?",
                        store_bulk<Operation, false>, MemorySpace::kShared});
+      add_multimem("multimem.cp.reduce.async.bulk.global.shared.bulk_group." + name, "G S 4",
+                   store_bulk<Operation, false>);
     }
   });
   for (const std::string type : {"b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}) {

@@ -73,7 +73,7 @@ std::uint64_t Box::element(std::uint64_t row, std::uint32_t index) const {
   return row + static_cast<std::uint64_t>(coordinate * static_cast<std::int64_t>(map_.element_bits()) / 8);
 }
 
-std::size_t Box::check(const GlobalMemory& global, bool write, int lane) const {
+std::size_t Box::check(const GlobalMemory& global, bool write, int lane) {
   std::size_t touched = 0;
   if (first_inside_ == end_inside_) return 0;
   for_rows([&](std::size_t, std::uint64_t row, bool inside) {
@@ -81,7 +81,14 @@ std::size_t Box::check(const GlobalMemory& global, bool write, int lane) const {
     const std::uint64_t from = element(row, first_inside_);
     std::uint64_t end = element(row, end_inside_ - 1) + map_.element_bits() / 8;
     if (is_packed(map_)) end = element(row, end_inside_);
-    global.range(from, end - from, 1, write, lane);
+    if (write) {
+      shifts_.clear();
+      for (const std::byte* to : global.targets(from, end - from, 1, lane)) {
+        shifts_.push_back(to - reinterpret_cast<const std::byte*>(from));
+      }
+    } else {
+      global.range(from, end - from, 1, write, lane);
+    }
     touched += is_packed(map_) ? end - from : (end_inside_ - first_inside_) * (map_.element_bits() / 8);
   });
   return touched;
@@ -126,18 +133,20 @@ void store_box(const Box& box, const std::byte* taken, Reduction reduction) {
   box.for_rows([&](std::size_t offset, std::uint64_t row, bool inside) {
     if (!inside) return;
     const std::byte* from = taken + offset;
-    if (is_packed(map)) {
-      for (std::uint32_t i = box.first_inside(); i + 16 <= box.end_inside(); i += 16) {
-        std::memcpy(reinterpret_cast<std::byte*>(box.element(row, i)), from + i / 16 * map.padded_bytes(),
-                    map.packed_bytes());
+    for (const std::ptrdiff_t shift : box.shifts()) {
+      if (is_packed(map)) {
+        for (std::uint32_t i = box.first_inside(); i + 16 <= box.end_inside(); i += 16) {
+          std::memcpy(reinterpret_cast<std::byte*>(box.element(row, i)) + shift, from + i / 16 * map.padded_bytes(),
+                      map.packed_bytes());
+        }
+        continue;
       }
-      return;
+      const std::uint32_t first = box.first_inside();
+      const std::size_t bytes = (box.end_inside() - first) * size;
+      auto* to = reinterpret_cast<std::byte*>(box.element(row, first)) + shift;
+      if (reduction != nullptr) reduction(to, from + first * size, bytes);
+      else std::memcpy(to, from + first * size, bytes);
     }
-    const std::uint32_t first = box.first_inside();
-    const std::size_t bytes = (box.end_inside() - first) * size;
-    auto* to = reinterpret_cast<std::byte*>(box.element(row, first));
-    if (reduction != nullptr) reduction(to, from + first * size, bytes);
-    else std::memcpy(to, from + first * size, bytes);
   });
 }
 

@@ -34,8 +34,11 @@ class Box {
   // Address of an element (of sixteen of a packed type, whose bits are not whole bytes) of a row.
   std::uint64_t element(std::uint64_t row, std::uint32_t index) const;
 
-  // Bounds of all that lies inside, or a Violation of the lane; bytes of global memory that are touched.
-  std::size_t check(const GlobalMemory& global, bool write, int lane) const;
+  // Bounds of all that lies inside, or a Violation of the lane; bytes of global memory that are touched. A multicast
+  // address may be written.
+  std::size_t check(const GlobalMemory& global, bool write, int lane);
+  // What has to be added to an address of a box that is written, a device each; 0 if it is not a multicast one.
+  const std::vector<std::ptrdiff_t>& shifts() const { return shifts_; }
 
  private:
   TensorMap map_;
@@ -43,6 +46,7 @@ class Box {
   std::vector<std::int64_t> rows_;
   std::size_t bytes_ = 0;
   std::uint32_t first_inside_ = 0, end_inside_ = 0;
+  std::vector<std::ptrdiff_t> shifts_{0};
 };
 
 // Copies the box into the bytes of shared memory at `address`, zeros or NaN for what lies outside.

@@ -140,6 +140,12 @@ def emulate_ptx(
     multiprocessors: int | None = ...,
     pending: Sequence[tuple[int, int, int]] = ...,
 ) -> EmulatorCounters: ...
+
+class MulticastRange:
+    def __init__(self, bytes: int, copies: Sequence[int], writable: bool) -> None: ...
+    @property
+    def address(self) -> int: ...
+
 def emulate_on_devices(
     ptx: str,
     entry: str,

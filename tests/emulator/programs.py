@@ -17,7 +17,7 @@ def kernel(body: str, parameters: int = 1, declarations: str = "", directives: s
     loads = "".join(f"ld.param.u64 %rd{i}, [p{i}];\n" for i in range(parameters))
     return (
         f"{HEAD}{declarations}\n.visible .entry k({names})\n{directives}{{\n"
-        ".reg .pred %p<16>; .reg .b8 %b<8>; .reg .b16 %h<16>; .reg .b32 %r<32>; .reg .b64 %rd<32>;\n"
+        ".reg .pred %p<16>; .reg .b8 %b<16>; .reg .b16 %h<16>; .reg .b32 %r<32>; .reg .b64 %rd<32>;\n"
         f"{loads}mov.u32 %r0, %tid.x;\ncvt.u64.u32 %rd15, %r0;\n{body}\nret;\n}}\n"
     )
 

@@ -10,6 +10,7 @@ from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.compiled_object import CompiledObject, load_object
 from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
 from msa_ops.emulator.jit import JitLaunch, JitSession, jit
+from msa_ops.emulator.multicast import multicast
 from msa_ops.emulator.run import (
     Report,
     SpaceBytes,
@@ -39,6 +40,7 @@ __all__ = [
     "emulate",
     "jit",
     "load_object",
+    "multicast",
     "opcodes",
     "run_compiled",
     "run_gfx950",

@@ -52,8 +52,9 @@ class Report:
     instructions_of_warp: instructions by the warp's number in its block, which is its role in kernels that have roles.
     waits_of_warp: waits by the warp's number in its block.
     spaces: bytes of the other spaces: "shared" memory of the block itself, "cluster": shared memory of other blocks of
-        the cluster (distributed shared memory), "local", "tensor" (loads, stores and copies), and "peer": global memory
-        of other devices, which counts as global memory too. Copies count in the spaces of both ends; what matrix
+        the cluster (distributed shared memory), "local", "tensor" (loads, stores and copies), "peer": global memory of
+        other devices, and "multicast": at multicast addresses, a request once for all devices; both count as global
+        memory too. Copies count in the spaces of both ends; what matrix
         instructions take from memory as operands does not count. A space that was not used is not in it. On gfx950
         "shared" is the LDS, with loads to it, "local" scratch memory.
     launches: kernels launched.

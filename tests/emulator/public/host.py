@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
@@ -27,13 +27,17 @@ ALIGNMENT = 256
 class CpuAsGpu(TorchFunctionMode):
     """Copies to and from the device are copies in memory; every tensor that torch makes is the session's memory."""
 
-    def __init__(self, session: JitSession) -> None:
+    def __init__(self, session: JitSession, synchronize: Callable[[], None] = lambda: None) -> None:
+        """synchronize: waits for what has been launched."""
         super().__init__()
         self.session = session
+        self.synchronize = synchronize
         self.known: dict[int, int] = {}
 
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
+        if function is torch.Tensor.cpu:
+            self.synchronize()
         if function in (torch.Tensor.cuda, torch.Tensor.cpu):
             return self._seen(_aligned(args[0].clone(memory_format=torch.preserve_format)))
         moved = "device" in kwargs or any(_is_device(value) for value in args)
@@ -80,7 +84,9 @@ def _cpu(value: Any) -> Any:
     )
 
 
-class _Stream:
+class Stream:
+    """In the place of a CUDA stream."""
+
     cuda_stream = 0
     device = torch.device("cpu")
 
@@ -177,9 +183,9 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         "set_device": lambda *_: None,
         "synchronize": lambda *_: None,
         "empty_cache": lambda: None,
-        "current_stream": lambda *_: _Stream(),
-        "default_stream": lambda *_: _Stream(),
-        "Stream": _Stream,
+        "current_stream": lambda *_: Stream(),
+        "default_stream": lambda *_: Stream(),
+        "Stream": Stream,
         "Event": _Event,
         "stream": lambda _: nullcontext(),
         "CUDAGraph": _Graph,

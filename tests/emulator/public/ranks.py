@@ -1,8 +1,8 @@
 """Programs of several processes, a GPU each, as threads of one: torch.distributed, symmetric memory and NVSHMEM.
 
-Threads run one at a time and change places where processes would wait for each other: in a collective call. Kernels
-launched up to there run at the same time, each on a device of its own; that is also when all ranks have launched, so
-they may wait for each other. The kernels and the rest of the host code are the program's own.
+Threads run one at a time and change places where processes would wait for each other, in a collective call, or for
+their GPU. Kernels launched up to there run at the same time, each on a device of its own; that is also when all ranks
+have launched, so they may wait for each other. The kernels and the rest of the host code are the program's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symmetric
 from torch import Tensor
 
-from msa_ops.emulator import JitSession
+from msa_ops.emulator import JitSession, multicast
+from tests.emulator.public.host import Stream
 
 
 class _Ended(BaseException):
@@ -40,9 +41,12 @@ class Ranks:
         self._brought: dict[int, Any] = {}
         self._met: list[Any] = []
         self._round = 0
+        self._waiting: set[int] = set()
+        self._launched = 0
         self._done: set[int] = set()
         self._failure: BaseException | None = None
         self._own = threading.local()
+        self.held: list[Any] = []  # as long as the program runs
 
     @property
     def rank(self) -> int:
@@ -73,12 +77,25 @@ class Ranks:
             self._met = [self._brought[rank] for rank in range(self.size)]
             self._brought, self._round = {}, self._round + 1
         while self._round == this_round:
-            self._give_way()
+            if self._done and self._failure is None:
+                raise RuntimeError(f"rank {self.rank} waits for ranks that have ended: {sorted(self._done)}")
+            self.synchronize()
         return self._met  # of this round: the next one ends when all have come again
+
+    def synchronize(self) -> None:
+        """Waits for what this rank has launched; that runs when no rank can go on without it."""
+        launched = self._launched
+        self._waiting.add(self.rank)
+        if len(self._waiting | self._done) == self.size:
+            self._launch()
+        while self._launched == launched:
+            self._give_way()
 
     def _launch(self) -> None:
         self._session._session.run_together()
         self._session._session.begin_together()
+        self._waiting.clear()
+        self._launched += 1
 
     def _one(self, rank: int, program: Callable[[], Any]) -> None:
         self._own.rank = rank
@@ -94,8 +111,6 @@ class Ranks:
         self._next()
 
     def _give_way(self) -> None:
-        if self._done and self._failure is None:
-            raise RuntimeError(f"rank {self.rank} waits for ranks that have ended: {sorted(self._done)}")
         self._next()
         self._wait()
 
@@ -113,18 +128,33 @@ class Ranks:
             self._changed.wait_for(lambda: self._turn == self.rank)
         if self._failure is not None:
             raise _Ended
-        os.environ["LOCAL_RANK"] = str(self.rank)
+        os.environ["LOCAL_RANK"] = os.environ["RANK"] = str(self.rank)
 
 
 class _Handle:
-    """What a rendezvous of symmetric memory gives: everybody's tensor."""
+    """What a rendezvous of symmetric memory gives: everybody's tensor, and an address of all of them."""
 
-    def __init__(self, tensors: list[Tensor], rank: int) -> None:
-        self._tensors = tensors
-        self.rank, self.world_size = rank, len(tensors)
+    def __init__(self, tensors: list[Tensor], ranks: Ranks) -> None:
+        self._tensors, self._ranks = tensors, ranks
+        self.rank, self.world_size = ranks.rank, len(tensors)
+        self.buffer_ptrs = [tensor.data_ptr() for tensor in tensors]
+        of_all = multicast(tensors)
+        self.multicast_ptr = of_all.data_ptr()
+        ranks.held.append(of_all)  # some programs drop the handle and keep its address
+
+    def barrier(self, *_: Any, **__: Any) -> None:
+        self._ranks.meet()
 
     def get_buffer(self, rank: int, sizes: Any, dtype: torch.dtype, storage_offset: int = 0) -> Tensor:
         return self._tensors[rank].view(-1)[storage_offset:].view(dtype).as_strided(sizes, _strides(sizes))
+
+
+class _Fabric:
+    """In the place of torch's `_SymmetricMemory`: every device has multicast addresses."""
+
+    @staticmethod
+    def has_multicast_support(*_: Any) -> bool:
+        return True
 
 
 def _strides(sizes: Any) -> list[int]:
@@ -147,6 +177,8 @@ def _nvshmem(ranks: Ranks) -> types.ModuleType:
     changes = {
         "tensor": tensor,
         "get_peer_tensor": lambda own, rank: peers[own.data_ptr()][rank],
+        "get_multicast_tensor": lambda _, own: multicast(peers[own.data_ptr()]),
+        "Teams": types.SimpleNamespace(TEAM_NODE=0),
         "free_tensor": lambda _: None,
     }
     for name, function in changes.items():
@@ -165,6 +197,16 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
         total = sum(ranks.meet(tensor.clone()), torch.zeros_like(tensor))
         tensor.copy_(total)
 
+    def all_gather(gathered: list[Tensor], tensor: Tensor, *_: Any, **__: Any) -> None:
+        for to, brought in zip(gathered, ranks.meet(tensor.clone()), strict=True):
+            to.copy_(brought)
+
+    def sum_of_all(tensor: Tensor, operation: str, _: Any) -> Tensor:
+        if operation != "sum":
+            raise NotImplementedError(f"multimem_all_reduce_ of {operation}")
+        all_reduce(tensor)
+        return tensor
+
     package, core = types.ModuleType("nvshmem"), _nvshmem(ranks)
     package.core = core  # type: ignore[attr-defined]
     device = types.ModuleType("cuda.core")
@@ -175,17 +217,32 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
         "get_world_size": lambda *_: size,
         "barrier": lambda *_, **__: ranks.meet(),
         "all_reduce": all_reduce,
+        "all_gather": all_gather,
+        "init_process_group": lambda *_, **__: None,
         "destroy_process_group": lambda *_: None,
     }
     memory = {
         "empty": lambda *sizes, **keywords: torch.zeros(*sizes, **keywords),
-        "rendezvous": lambda tensor, *_, **__: _Handle(ranks.meet(tensor), ranks.rank),
+        "rendezvous": lambda tensor, *_, **__: _Handle(ranks.meet(tensor), ranks),
+    }
+    cuda = {
+        "device_count": lambda: size,
+        "can_device_access_peer": lambda *_: True,
+        "synchronize": lambda *_: ranks.synchronize(),
     }
     with ExitStack() as stack:
         for name, value in distributed.items():
             stack.enter_context(mock.patch.object(dist, name, value))
         for name, value in memory.items():
             stack.enter_context(mock.patch.object(symmetric, name, value))
+        for name, value in cuda.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        stack.enter_context(mock.patch.object(Stream, "synchronize", lambda _: ranks.synchronize()))
+        stack.enter_context(mock.patch.object(symmetric, "_SymmetricMemory", _Fabric))
+        stack.enter_context(mock.patch.object(torch._C._distributed_c10d, "_SymmetricMemory", _Fabric))
+        stack.enter_context(mock.patch.object(torch.ops.symm_mem, "multimem_all_reduce_", sum_of_all))
+        stack.callback(setattr, dist.group, "WORLD", dist.group.WORLD)  # a property that cannot be deleted
+        dist.group.WORLD = types.SimpleNamespace(group_name="0")  # type: ignore[assignment]
         for name, module in {"nvshmem": package, "nvshmem.core": core, "cuda.core": device}.items():
             # What is imported meanwhile stays, as mock.patch.dict would not have it.
             stack.callback(
@@ -193,5 +250,5 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
             )
             sys.modules[name] = module
         stack.enter_context(mock.patch("cuda.pathfinder.load_nvidia_dynamic_lib", lambda _: None))
-        stack.enter_context(mock.patch.dict(os.environ))
+        stack.enter_context(mock.patch.dict(os.environ, {"WORLD_SIZE": str(size)}))
         yield ranks
