@@ -21,7 +21,6 @@ class CollectingRuntime : public EmulatorRuntime {
     return 0;
   }
 
-  using EmulatorRuntime::Launch;
   std::vector<Launch> launches;
 
  protected:

@@ -20,6 +20,14 @@ namespace msa_ops {
 
 class EmulatorRuntime : public Runtime {
  public:
+  // A launch with everything that it needs: the launcher's own memory ends with its call.
+  struct Launch {
+    std::unique_ptr<emulator::ptx::Kernel> kernel;
+    emulator::LaunchShape shape;
+    std::vector<std::string> parameters;
+    bool begins_early = false;  // while the launch before may still run
+  };
+
   // `modules` are PTX texts that hold the kernels that the launcher launches. `options` are those of each launch.
   EmulatorRuntime(std::vector<std::string> modules, std::vector<emulator::Allocation> allocations,
                   emulator::Chip chip, const emulator::RunOptions& options);
@@ -43,13 +51,6 @@ class EmulatorRuntime : public Runtime {
   emulator::Counters counters;
 
  protected:
-  // A launch with everything that it needs: the launcher's own memory ends with its call.
-  struct Launch {
-    std::unique_ptr<emulator::ptx::Kernel> kernel;
-    emulator::LaunchShape shape;
-    std::vector<std::string> parameters;
-    bool begins_early = false;  // while the launch before may still run
-  };
   Launch launch_of(const LaunchConfig& config, KernelImage& kernel, void** parameters) const;
   // The text that holds a kernel.
   virtual const std::string& module_with(const KernelImage& kernel) const;

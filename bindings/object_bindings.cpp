@@ -14,8 +14,8 @@
 #include "allocations.hpp"
 #include "collecting_runtime.hpp"
 #include "compiled_kernels.hpp"
+#include "devices_together.hpp"
 #include "emulator_runtime.hpp"
-#include "ptx/execute.hpp"
 
 namespace py = pybind11;
 
@@ -89,31 +89,23 @@ std::vector<emulator::Counters> emulate_object_on_devices(
     runtimes.emplace_back(modules, device, static_cast<int>(i));
     launch(object, runtimes.back(), std::move(values[i]));
   }
-  std::vector<emulator::ptx::DeviceLaunch> devices;
+  std::vector<emulator::GlobalMemory> memories;
+  for (const auto& own : allocations) memories.emplace_back(allocations_from(own));
+  DevicesTogether devices(device, {max_instructions, seed, sum_order, threads}, std::move(memories));
+  const std::size_t count = runtimes.front().launches.size();
   for (std::size_t i = 0; i < runtimes.size(); ++i) {
-    devices.push_back({nullptr, {}, emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
-  }
-  for (std::size_t step = 0; step < runtimes.front().launches.size(); ++step) {
-    const auto& shape = runtimes.front().launches[step].shape;
-    for (std::size_t i = 0; i < runtimes.size(); ++i) {
-      if (runtimes[i].launches.size() != runtimes.front().launches.size()) {
-        throw std::invalid_argument("device " + std::to_string(i) + " launches " +
-                                    std::to_string(runtimes[i].launches.size()) + " kernels, device 0 " +
-                                    std::to_string(runtimes.front().launches.size()));
-      }
-      auto& own = runtimes[i].launches[step];
-      if (own.shape.grid != shape.grid || own.shape.block != shape.block || own.shape.cluster != shape.cluster ||
-          own.shape.dynamic_shared_memory != shape.dynamic_shared_memory) {
-        throw std::invalid_argument("device " + std::to_string(i) + " launches another shape than device 0");
-      }
-      devices[i].kernel = own.kernel.get();
-      devices[i].parameters = std::move(own.parameters);
+    if (runtimes[i].launches.size() != count) {
+      throw std::invalid_argument("device " + std::to_string(i) + " launches " +
+                                  std::to_string(runtimes[i].launches.size()) + " kernels, device 0 " +
+                                  std::to_string(count));
     }
-    emulator::ptx::execute_on_devices(devices, shape, device, {max_instructions, seed, sum_order, threads});
   }
-  std::vector<emulator::Counters> counters;
-  for (const auto& device : devices) counters.push_back(device.counters);
-  return counters;
+  for (std::size_t step = 0; step < count; ++step) {
+    std::vector<EmulatorRuntime::Launch> launches;
+    for (auto& runtime : runtimes) launches.push_back(std::move(runtime.launches[step]));
+    devices.execute(std::move(launches));
+  }
+  return devices.counters();
 }
 
 }  // namespace

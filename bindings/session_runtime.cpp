@@ -1,9 +1,9 @@
 #include "session_runtime.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
+#include "devices_together.hpp"
 #include "ptx/execute.hpp"
 
 namespace msa_ops {
@@ -73,17 +73,12 @@ void SessionRuntime::run_together() {
   std::vector<Launch> kept = std::move(together_.value());
   together_.reset();
   if (kept.empty()) return;
-  const emulator::LaunchShape& shape = kept.front().shape;
-  std::vector<emulator::ptx::DeviceLaunch> devices;
-  for (Launch& own : kept) {
-    if (own.shape.grid != shape.grid || own.shape.block != shape.block || own.shape.cluster != shape.cluster ||
-        own.shape.dynamic_shared_memory != shape.dynamic_shared_memory) {
-      throw std::invalid_argument("launches at the same time: their shapes differ");
-    }
-    devices.push_back({own.kernel.get(), std::move(own.parameters), memory_, {}});
-  }
-  emulator::ptx::execute_on_devices(devices, shape, chip_, options_);
-  for (const auto& device : devices) launches.emplace_back(device.kernel->name(), device.counters);
+  std::vector<std::string> names;
+  for (const Launch& own : kept) names.push_back(own.kernel->name());
+  DevicesTogether devices(chip_, options_, std::vector<emulator::GlobalMemory>(kept.size(), memory_));
+  devices.execute(std::move(kept));
+  const auto counters = devices.counters();
+  for (std::size_t i = 0; i < names.size(); ++i) launches.emplace_back(names[i], counters[i]);
 }
 
 }  // namespace msa_ops

@@ -38,7 +38,7 @@ def test_gfx950_reports_the_same_counts_and_waits_by_what_for(
     if not any(name.startswith("quantize_nvfp4__") for name, _ in _C.code_objects()):
         pytest.skip("this build of msa_ops holds no code objects")
     file = tmp_path / "counts.json"
-    assert main([*CASE, "--arch", "gfx950", "--report", "--json", str(file)]) == 0
+    assert main([*CASE, "--chip", "gfx950", "--report", "--json", str(file)]) == 0
     (launch,) = json.loads(file.read_text())["runs"][0]["launches"]
     assert launch["global_requests"] > 0 and launch["global_sectors"] >= 3 * 64 * 2 / 32
     assert sum(launch["instructions_of_warp"].values()) == sum(launch["warp_instructions"].values())
@@ -68,8 +68,9 @@ def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (["--op", "rms_norm", "--json", "."], ".: a folder; accepted: a file to write"),
         (["--op", "rms_norm", "--json", "no/such.json"], "no/such.json: its folder does not exist"),
         (["--op", "rms_norm"], "rms_norm has no kernel for sm_90a that could be emulated; ops with kernels for it: "),
-        (["--op", "rms_norm", "--arch", "sm_1"], "unknown chip 'sm_1'"),
-        (["--op", "rms_norm", "--backend", "reference", "--arch", "cpu"], "arch: 'cpu'; accepted: sm_90a"),
+        (["--op", "rms_norm", "--chip", "sm_1"], "unknown chip 'sm_1'"),
+        (["--op", "rms_norm", "--arch", "sm_2"], "unknown chip 'sm_2'"),  # the option's former name
+        (["--op", "rms_norm", "--backend", "reference", "--chip", "cpu"], "arch: 'cpu'; accepted: sm_90a"),
         (["--op", "rms_norm", "--schedules", "-1"], "--schedules: -1; accepted: 0 to 1000"),
         (["--op", "rms_norm", "--seed", "-1"], "--seed: -1; accepted:"),
     ],

@@ -9,7 +9,7 @@ from msa_ops.registry import SIMULATED, STORE
 
 
 def test_all_ops_on_all_chips_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "all", "--platform", "all", "--json"]) == 0
+    assert main(["explain", "all", "--chip", "all", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found) == len(STORE.ops()) * len(SIMULATED)
     for entry in found:
@@ -18,14 +18,20 @@ def test_all_ops_on_all_chips_as_json(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_platform_alone_means_all_ops(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "--platform", "gfx950"]) == 0
+    assert main(["explain", "--chip", "gfx950"]) == 0
     text = capsys.readouterr().out
     assert all(f"{op} on gfx950" in text for op in STORE.ops())
     assert "flydsl_gfx950 (msa_ops, specialized)" in text
 
 
+def test_the_former_name_of_the_chip_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "rms_norm", "--platform", "gfx950", "--chip", "sm_90a"]) == 0
+    text = capsys.readouterr().out
+    assert "rms_norm on gfx950" in text and "rms_norm on sm_90a" in text
+
+
 def test_text_gives_reason_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "rms_norm", "--platform", "gfx950", "--set", "hidden=5"]) == 0
+    assert main(["explain", "rms_norm", "--chip", "gfx950", "--set", "hidden=5"]) == 0
     text = capsys.readouterr().out
     assert "hidden=5" in text and "[not_automatic]" in text and "MSA_OPS_BACKEND=rms_norm=reference" in text
 
@@ -34,7 +40,7 @@ def test_text_gives_reason_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     "arguments",
     [
         ["explain", "rms_nrom"],
-        ["explain", "rms_norm", "--platform", "sm_42"],
+        ["explain", "rms_norm", "--chip", "sm_42"],
         ["explain", "rms_norm", "--set", "colour=red"],
         ["explain", "rms_norm", "--set", "hidden"],
         ["explain", "rms_norm", "--set", "hidden=wide"],

@@ -36,6 +36,24 @@ def test_platform_of_the_cpu() -> None:
     assert platforms.of_device(CPU).arch == "cpu"
 
 
+def test_an_emulation_is_used_for_several_blocks() -> None:
+    emulation = msa_ops.emulate("H200", multiprocessors=3)
+    with emulation as first, emulation as inner:
+        assert platforms.of_device(CPU) is inner.platform and inner is not first
+    assert virtual.current() is None
+    with pytest.raises(KeyError), emulation:
+        raise KeyError
+    assert virtual.current() is None
+    with emulation as again:
+        assert virtual.current() is again and again.launches == [] and again.platform.multiprocessors == 3
+
+    @emulation
+    def arch() -> str:
+        return platforms.of_device(CPU).arch
+
+    assert (arch(), arch()) == ("sm_90a", "sm_90a")
+
+
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [

@@ -38,7 +38,8 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--keys", action="store_true", help="print the keys of --set for this op, and run nothing")
     parser.add_argument("--backend", metavar="NAME", help="default: what the registry chooses on the chip")
-    parser.add_argument("--arch", default="sm_90a", metavar="CHIP", help="sm_90a, B200, ... (default %(default)s)")
+    parser.add_argument("--chip", default="sm_90a", metavar="CHIP", help="sm_90a, B200, ... (default %(default)s)")
+    parser.add_argument("--arch", dest="chip", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # its former name
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument(
         "--schedules", type=int, default=0, metavar="N", help="also under N random schedules (default %(default)s)"
@@ -71,14 +72,14 @@ def run(args: argparse.Namespace) -> int:
     def fresh() -> Any:
         return spec.generate(args.seed, device="cpu", **case.dims)
 
-    backend = args.backend or _chosen(spec, fresh(), args.arch)
+    backend = args.backend or _chosen(spec, fresh(), args.chip)
     reference = Reference.run(spec, fresh)
     runs: list[dict[str, Any]] = []
     launches: list[Launch] = []
     for schedule in (None, *range(args.schedules)):
         start = time.perf_counter()
         name = "in turn" if schedule is None else f"random {schedule}"
-        with emulate(args.arch, seed=schedule, multiprocessors=args.multiprocessors) as chip:
+        with emulate(args.chip, seed=schedule, multiprocessors=args.multiprocessors) as chip:
             try:
                 found = _check(reference, spec, backend)
                 problem = "; ".join(_outside(one) for one in found if not one.passed)

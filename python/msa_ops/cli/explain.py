@@ -14,12 +14,13 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser("explain", help="which backend serves an op, and why")
     parser.add_argument("op", nargs="?", default="all", help="name of an op, or 'all', which is the default")
     parser.add_argument(
-        "--platform",
+        "--chip",
         action="append",
         metavar="CHIP",
         help=f"simulated chip ({', '.join(SIMULATED)}), with versions if wanted ('sm_100a, cuda=12.9'), or 'all'; "
         "may be repeated; default: this machine",
     )
+    parser.add_argument("--platform", action="append", dest="chip", help=argparse.SUPPRESS)  # its former name
     parser.add_argument(
         "--set", action="append", default=[], metavar="FACT=VALUE", help="a property of the call; may be repeated"
     )
@@ -30,7 +31,7 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     ops = STORE.ops() if args.op == "all" else [args.op]
     chips: list[str | None] = []
-    for chip in args.platform or [None]:
+    for chip in args.chip or [None]:
         chips += SIMULATED if chip == "all" else [chip]
     explanations: list[Explanation] = [
         explain(op, chip, _facts(op, args.set)) for op in ops for chip in dict.fromkeys(chips)

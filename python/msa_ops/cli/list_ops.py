@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             rows = [[op, *(choice or "-" for choice in row.values())] for op, row in matrix.items()]
             print(format_table(["op", *SIMULATED], rows))
-            print("\n'-': no backend serves the op there by itself; `msa-ops explain OP --platform CHIP` tells why.")
+            print("\n'-': no backend serves the op there by itself; `msa-ops explain OP --chip CHIP` tells why.")
             if not built_kernels():
                 print("This build holds no compiled kernels; `make wheel` makes one that does.")
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,7 +48,7 @@ _call: ContextVar[_Call | None] = ContextVar("msa_ops_emulated_call", default=No
 
 @dataclass
 class VirtualChip:
-    """What `emulate` gives: the platform, and the launches since it began, in order."""
+    """What a block of `emulate` has: the platform, and the launches since it began, in order."""
 
     platform: Platform
     max_instructions: int = MAX_INSTRUCTIONS
@@ -125,7 +125,29 @@ class VirtualChip:
         )
 
 
-@contextlib.contextmanager
+_open: ContextVar[tuple[contextlib.AbstractContextManager[None], ...]] = ContextVar("msa_ops_emulations", default=())
+"""What the blocks of this context end with, the innermost last."""
+
+
+class Emulation(contextlib.ContextDecorator):
+    """What `emulate` gives: `with` begins a chip and gives it."""
+
+    def __init__(self, begin: Callable[[], VirtualChip]) -> None:
+        self._begin = begin
+
+    def __enter__(self) -> VirtualChip:
+        chip = self._begin()
+        block = virtual.use(chip)
+        block.__enter__()
+        _open.set((*_open.get(), block))
+        return chip
+
+    def __exit__(self, *error: object) -> None:
+        *outer, block = _open.get()
+        _open.set(tuple(outer))
+        block.__exit__(None, None, None)
+
+
 def emulate(
     arch: str = "sm_90a",
     *,
@@ -135,14 +157,15 @@ def emulate(
     threads: int = 1,
     sum_order: int | None = None,
     pending: Sequence[Any] = (),
-) -> Iterator[VirtualChip]:
+) -> Emulation:
     """Within the block, CPU tensors are the memory of a virtual chip: ops choose backends for it, and its compiled
     kernels are executed by the emulator, through their own host launchers.
 
     A kernel may use exactly the tensors of the call, and write only those that the op writes. Of ops without a
     kernel for the chip the reference runs if it is asked for, as on the chip. Tensors on a GPU are not concerned, nor
     are other threads: a thread that is started in the block computes on the CPU, unless it runs in a copy of the
-    block's context (`contextvars.copy_context().run`).
+    block's context (`contextvars.copy_context().run`). What is returned may be used for several blocks, one
+    in the other too; each has a chip of its own.
 
     arch: a chip of `ARCHS`, by arch or name ("sm_90a", "H200"). seed: of a random schedule and random times at which
         asynchronous work is done; None: warps in turn, and everything as late as the memory model allows.
@@ -166,6 +189,4 @@ def emulate(
     if multiprocessors is not None:
         platform = platforms.with_multiprocessors(platform, whole("multiprocessors", multiprocessors, 1, 1024))
     check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
-    chip = VirtualChip(platform, max_instructions, seed, threads, sum_order, pending)
-    with virtual.use(chip):
-        yield chip
+    return Emulation(lambda: VirtualChip(platform, max_instructions, seed, threads, sum_order, pending))

@@ -119,7 +119,8 @@ class Backend:
     def platform_refusals(self, platform: Platform) -> tuple[Refusal, ...]:
         """Reasons that hold for every call on the platform."""
         refusals = []
-        if platform.arch not in self.archs and ANY_ARCH not in self.archs:
+        own_arch = platform.arch in self.archs or ANY_ARCH in self.archs
+        if not own_arch:
             refusals.append(
                 Refusal(
                     Code.ARCH,
@@ -135,7 +136,7 @@ class Backend:
                     "install a wheel that was built with them; see `make wheel`",
                 )
             )
-        for feature in sorted(self.features - platform.features):
+        for feature in sorted(self.features - platform.features) if own_arch else ():  # else: said already
             refusals.append(
                 Refusal(Code.FEATURE, f"needs {feature}, which {platform.arch} lacks", "run on a chip that has it")
             )
