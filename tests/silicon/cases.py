@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +11,23 @@ import torch
 from torch import Tensor
 
 import msa_ops  # noqa: F401  (registers the ops)
+from msa_ops.bench.argument_sets import copy
 from msa_ops.registry import STORE
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec
+
+
+@functools.lru_cache(maxsize=4)
+def _generated(op: str, dims: tuple[tuple[str, Any], ...], seed: int) -> Any:
+    """Tests use the same ones many times, and making them takes up to seconds."""
+    return STORE.op(op).generate(seed, device="cuda", **dict(dims))
+
+
+@functools.cache
+def _facts(op: str, dims: tuple[tuple[str, Any], ...]) -> Any:
+    """Every test and every process of xdist asks when tests are collected."""
+    spec = STORE.op(op)
+    return spec.facts(spec.generate(0, device="cuda", **dict(dims)))
 
 
 @dataclass(frozen=True)
@@ -28,13 +43,14 @@ class Case:
         return STORE.op(self.op)
 
     def args(self, seed: int) -> Any:
-        return self.spec.generate(seed, device="cuda", **self.dims)
+        """In memory of their own each time."""
+        return copy(_generated(self.op, tuple(self.dims.items()), seed))
 
     def accepted(self, backend: str) -> bool:
         """Whether this GPU's backend takes the case."""
         record = next(record for record in STORE.backends(self.op) if record.name == backend)
         platform = platforms.of_device(torch.device("cuda"))
-        return not record.call_refusals(platform, self.spec.facts(self.spec.generate(0, **self.dims)))
+        return not record.call_refusals(platform, _facts(self.op, tuple(self.dims.items())))
 
 
 LONGEST = 8192  # tokens, of ragged cases
