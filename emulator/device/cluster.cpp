@@ -77,20 +77,32 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
   if (state != WarpProgram::State::kYielded) all_yield_ = false;
   if (state == WarpProgram::State::kDone) {
     --live_warps_;
-    block.end(warp);
-    if (block.ended()) {
-      async_.finish_of(&block);
-      try {
+    try {
+      block.end(warp);
+      if (block.ended()) {
+        async_.finish_of(&block);
+        check_remote_uses(block);
         block.tensor_memory().finish();
-      } catch (const Violation& violation) {
-        throw Fault(violation, program.place());
       }
+    } catch (const Violation& violation) {
+      throw Fault(violation, program.place());
     }
   } else if (budget == 0) {
     throw Fault({FaultKind::kLimit, "the launch took more instructions than it may; does this warp spin?"},
                 program.place());
   }
   return executed > 0 || state == WarpProgram::State::kDone || state == WarpProgram::State::kYielded;
+}
+
+void Cluster::check_remote_uses(ThreadBlock& block) {
+  const auto use = block.shared().remote_use().unknown();
+  if (!use) return;
+  const unsigned warps = block.num_warps();
+  const std::string message = "nothing orders this use of shared memory of block " + std::to_string(block.rank()) +
+                              " of the cluster before the end of that block";
+  throw Fault({FaultKind::kExited, message},
+              {program_.name(), program_.line_of(use->pc), program_.text_of(use->pc), blocks_[use->warp / warps]->index(),
+               static_cast<int>(use->warp % warps)});
 }
 
 bool Cluster::round(std::uint64_t& left, std::uint64_t& budget) {

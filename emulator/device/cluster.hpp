@@ -61,6 +61,7 @@ class Cluster {
  private:
   bool round(std::uint64_t& left, std::uint64_t& budget);  // false if no warp could go on
   bool run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, std::uint64_t& budget);
+  void check_remote_uses(ThreadBlock& block);  // which has just ended
   void time_out();
   [[noreturn]] void report_deadlock() const;
   void forget_old_accesses();

@@ -21,6 +21,7 @@ enum class FaultKind {
   kBarrier,     // a barrier used against its rules
   kRace,        // two accesses of shared memory that nothing orders
   kProxy,       // ordered, but without the fence between the generic and the asynchronous proxy
+  kRegisterPool,  // registers given back or asked for against the rules
   kMbarrier,    // an mbarrier used against its rules
   kAsync,       // an asynchronous operation used against its rules
   kExited,      // shared memory of a block that has ended
@@ -54,6 +55,7 @@ inline const char* name_of(FaultKind kind) {
     case FaultKind::kBarrier: return "barrier";
     case FaultKind::kRace: return "race";
     case FaultKind::kProxy: return "missing proxy fence";
+    case FaultKind::kRegisterPool: return "register pool";
     case FaultKind::kMbarrier: return "mbarrier";
     case FaultKind::kAsync: return "asynchronous operation";
     case FaultKind::kExited: return "exited block";

@@ -83,6 +83,7 @@ std::uint64_t Mbarriers::arrive(Mbarrier& barrier, std::uint32_t count, bool is_
              std::to_string(barrier.expected),
          lane, barrier.address);
   }
+  note_remote(barrier);
   const std::uint64_t token = barrier.phase << 32 | barrier.pending;
   if (!may_complete && count == barrier.pending) {
     fail("an arrival that must not complete the phase is the last one", lane, barrier.address);
@@ -93,12 +94,22 @@ std::uint64_t Mbarriers::arrive(Mbarrier& barrier, std::uint32_t count, bool is_
   return token;
 }
 
+void Mbarriers::note_remote(const Mbarrier& barrier) {
+  RemoteUse& uses = shared_.remote_use();
+  if (uses.is_remote(ordering_.current())) uses.note_arrival(barrier.actor, barrier.phase);
+}
+
 void Mbarriers::drop(Mbarrier& barrier, std::uint32_t count, int lane) {
   if (count > barrier.expected) fail("more arrivals dropped than the mbarrier expects", lane, barrier.address);
   barrier.expected -= count;
 }
 
 void Mbarriers::expect_bytes(Mbarrier& barrier, std::int64_t bytes, int lane) {
+  note_remote(barrier);
+  add_bytes(barrier, bytes, lane);
+}
+
+void Mbarriers::add_bytes(Mbarrier& barrier, std::int64_t bytes, int lane) {
   barrier.bytes += bytes;
   if (barrier.bytes > kMostBytes || barrier.bytes < -kMostBytes) {
     fail("a transaction count of " + std::to_string(barrier.bytes) + "; accepted: -1048575 to 1048575", lane,
@@ -108,7 +119,7 @@ void Mbarriers::expect_bytes(Mbarrier& barrier, std::int64_t bytes, int lane) {
 
 void Mbarriers::work_done(Mbarrier& barrier, std::int64_t bytes) {
   --barrier.in_flight;
-  expect_bytes(barrier, -bytes, -1);
+  add_bytes(barrier, -bytes, -1);
   complete_if_full(barrier, -1);
 }
 

@@ -50,9 +50,12 @@ class Mbarriers {
     return (barrier.phase & 1) != (parity & 1);
   }
   std::string describe(const Mbarrier& barrier) const;
+  SharedMemory& shared() { return shared_; }
   std::uint64_t version() const { return version_; }  // of completed phases
 
  private:
+  void add_bytes(Mbarrier& barrier, std::int64_t bytes, int lane);
+  void note_remote(const Mbarrier& barrier);
   void complete_if_full(Mbarrier& barrier, int lane);
 
   SharedMemory& shared_;

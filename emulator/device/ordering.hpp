@@ -63,6 +63,12 @@ class Ordering {
   bool seen(Actor actor, Clock clock) const {
     return actor == warp_ * kActorsAWarp || at(states_[warp_].known.seen, actor) >= clock;
   }
+  bool is_mbarrier(Actor actor) const { return actor >= warps_ * kActorsAWarp; }
+  // Whether a warp has seen that, or has read what tells it, be it without a fence yet.
+  bool has_heard(unsigned warp, Actor actor, Clock clock) const {
+    const State& state = states_[warp];
+    return at(state.known.seen, actor) >= clock || at(state.from_reads.seen, actor) >= clock;
+  }
   bool has_fenced() const { return states_[warp_].fence_used; }  // the present warp, by fence()
   Clock clock() const { return states_[warp_].clock; }
 

@@ -144,6 +144,7 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
 const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
   const std::size_t start = offset(address, bytes, bytes, "read", lane);
   const bool strong = strength == Strength::kStrong;
+  note_remote();
   use<false>(start, bytes, ordering_.own(strong), strong, false, lane);
   want_written(start, bytes, lane);
   return &data_[start];
@@ -153,6 +154,7 @@ const std::byte* SharedMemory::read(std::uint64_t address, std::size_t bytes, in
                                     bool& written) {
   const std::size_t start = offset(address, bytes, bytes, "read", lane);
   const bool strong = strength == Strength::kStrong;
+  note_remote();
   use<false>(start, bytes, ordering_.own(strong), strong, false, lane);
   written = is_written(start, bytes);
   return &data_[start];
@@ -188,6 +190,7 @@ void SharedMemory::unwrite(std::uint64_t address, std::size_t bytes) {
 std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lane, Strength strength) {
   const std::size_t start = offset(address, bytes, bytes, "write", lane);
   const bool strong = strength == Strength::kStrong;
+  note_remote();
   use<true, true>(start, bytes, ordering_.own(strong), strong, false, lane);
   std::memset(&written_[start], 1, bytes);
   return &data_[start];
@@ -198,6 +201,7 @@ std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int la
   if (std::find(&written_[start], &written_[start] + bytes, kWithoutValue) == &written_[start] + bytes) {
     want_written(start, bytes, lane);
   }
+  note_remote();
   use<true>(start, bytes, ordering_.own(true), true, false, lane);
   return &data_[start];
 }
@@ -205,6 +209,7 @@ std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int la
 const std::byte* SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment,
                                          AccessId access, int lane) {
   const std::size_t start = offset(address, bytes, alignment, "asynchronous read", lane);
+  remote_use_.note_work(access);
   use<false>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
   want_written(start, bytes, lane);
   return &data_[start];
@@ -213,6 +218,7 @@ const std::byte* SharedMemory::will_read(std::uint64_t address, std::size_t byte
 void SharedMemory::will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
                               int lane) {
   const std::size_t start = offset(address, bytes, alignment, "asynchronous write", lane);
+  remote_use_.note_work(access);
   use<true>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
 }
 

@@ -11,6 +11,7 @@
 
 #include "ordering.hpp"
 #include "program.hpp"
+#include "remote_use.hpp"
 
 namespace msa_ops::emulator {
 
@@ -65,6 +66,7 @@ class SharedMemory {
   std::size_t size() const { return data_.size(); }
   bool holds(std::uint64_t address) const { return address >= base_ && address - base_ < data_.size(); }
   Ordering& ordering() { return ordering_; }
+  RemoteUse& remote_use() { return remote_use_; }
 
   // Of the words' records of use; for Ordering::compact.
   void collect(std::vector<AccessId>& live) const;
@@ -103,6 +105,9 @@ class SharedMemory {
   }
   void want_written(std::size_t start, std::size_t bytes, int lane) const;
   // `stores`: a weak store of a warp, which may race with what leaves the bytes as they are (SameValues).
+  void note_remote() {
+    if (remote_use_.is_remote(ordering_.current())) remote_use_.note();
+  }
   template <bool writes, bool stores = false>
   void use(std::size_t start, std::size_t bytes, AccessId access, bool strong, bool asynchronous, int lane);
   template <bool writes, bool stores>
@@ -130,6 +135,7 @@ class SharedMemory {
   std::unordered_map<std::uint64_t, Knowledge> locations_;
   Ordering& ordering_;
   const Program& program_;
+  RemoteUse remote_use_;
 };
 
 }  // namespace msa_ops::emulator

@@ -30,6 +30,8 @@ void ThreadBlock::start(std::array<unsigned, 3> index) {
   shared_.forget();
   tensor_memory_.start();
   mbarriers_.reset();
+  shared_.remote_use().start(cluster_.ordering(), actor_warp(0), num_warps());
+  register_pool_.start(num_warps(), program_.registers_a_thread(), cluster_.ordering(), actor_warp(0));
   barriers_.reset(num_warps(), cluster_.ordering(), actor_warp(0));
   waits_.assign(num_warps(), {});
   live_ = num_warps();
@@ -60,6 +62,10 @@ void ThreadBlock::wait_for(unsigned warp, const Mbarrier& barrier) {
 
 void ThreadBlock::wait_for_cluster(unsigned warp) { waits_[warp] = {Wait::Kind::kCluster, nullptr, 0, false, false}; }
 
+void ThreadBlock::wait_for_registers(unsigned warp, unsigned count) {
+  waits_[warp] = {Wait::Kind::kRegisters, nullptr, count, false, false};
+}
+
 void ThreadBlock::poll(unsigned warp) { waits_[warp] = {Wait::Kind::kPoll, nullptr, 0, false, false}; }
 
 bool ThreadBlock::timed_out(unsigned warp) {
@@ -79,6 +85,9 @@ bool ThreadBlock::can_run(unsigned warp) const {
       break;
     case Wait::Kind::kCluster:
       if (!cluster_.barrier().open(actor_warp(warp))) return false;
+      break;
+    case Wait::Kind::kRegisters:
+      if (!register_pool_.has(warp, static_cast<unsigned>(wait.phase))) return false;
       break;
   }
   wait.kind = Wait::Kind::kNone;
@@ -100,6 +109,7 @@ void ThreadBlock::end(unsigned warp) {
   waits_[warp].is_done = true;
   --live_;
   barriers_.exit();
+  register_pool_.exit(warp);
   cluster_.barrier().exit(actor_warp(warp));
   cluster_.note_event();
 }
@@ -109,7 +119,11 @@ std::string ThreadBlock::describe_wait(unsigned warp) const {
   switch (waits_[warp].kind) {
     case Wait::Kind::kMbarrier: return mbarriers_.describe(*waits_[warp].barrier);
     case Wait::Kind::kCluster: return cluster_.barrier().describe();
-    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes, or for tensor memory";
+    case Wait::Kind::kRegisters:
+      return std::to_string(waits_[warp].phase) + " registers a thread; it has " +
+             std::to_string(register_pool_.of(warp)) + ", and the block's pool " +
+             std::to_string(register_pool_.num_free()) + " for one warp";
+    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes, for other lanes of it at a barrier, or for tensor memory";
     case Wait::Kind::kNone: break;
   }
   return "nothing";

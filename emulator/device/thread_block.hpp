@@ -12,6 +12,7 @@
 #include "grid.hpp"
 #include "mbarrier.hpp"
 #include "program.hpp"
+#include "register_pool.hpp"
 #include "shared_memory.hpp"
 #include "tensor_memory.hpp"
 
@@ -45,6 +46,7 @@ class ThreadBlock {
   TensorMemory& tensor_memory() { return tensor_memory_; }
   const TensorMemory& tensor_memory() const { return tensor_memory_; }
   Barriers& barriers() { return barriers_; }
+  RegisterPool& register_pool() { return register_pool_; }
   Mbarriers& mbarriers() { return mbarriers_; }
   Cluster& cluster() { return cluster_; }
   unsigned rank() const { return rank_; }  // in the cluster
@@ -60,6 +62,7 @@ class ThreadBlock {
   // ---- waiting: the warp's turn ends, and it goes on where it stands when this is over
   void wait_for(unsigned warp, const Mbarrier& barrier);
   void wait_for_cluster(unsigned warp);
+  void wait_for_registers(unsigned warp, unsigned count);
   void poll(unsigned warp);  // it asks again each time it gets a turn
   // Whether the warp's wait was ended although what it waits for has not happened; asking clears it.
   bool timed_out(unsigned warp);
@@ -77,9 +80,9 @@ class ThreadBlock {
 
  private:
   struct Wait {
-    enum class Kind { kNone, kMbarrier, kCluster, kPoll } kind = Kind::kNone;
+    enum class Kind { kNone, kMbarrier, kCluster, kPoll, kRegisters } kind = Kind::kNone;
     const Mbarrier* barrier = nullptr;
-    std::uint64_t phase = 0;
+    std::uint64_t phase = 0;  // or number of registers
     bool timed_out = false;
     bool is_done = false;
     bool for_launches = false;
@@ -94,6 +97,7 @@ class ThreadBlock {
   TensorMemory tensor_memory_;
   Barriers barriers_;
   Mbarriers mbarriers_;
+  RegisterPool register_pool_;
   std::array<unsigned, 3> index_{};
   std::vector<std::unique_ptr<WarpProgram>> warps_;
   mutable std::vector<Wait> waits_;

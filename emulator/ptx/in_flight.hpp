@@ -68,6 +68,7 @@ class RegistersInFlight {
 // What tcgen05 keeps of a warp: numbers of its loads and stores, and of the commits of its matrix work.
 struct TensorWork {
   std::uint32_t loads = 0, stores = 0, commits = 0;
+  std::uint32_t ends_with = 0;  // the first commit that covers all work so far
 };
 
 // What wgmma keeps of a warp: groups of work, and which registers were touched since the last wgmma.fence.

@@ -720,6 +720,20 @@ class Preparation {
   std::string opcode_;
 };
 
+// Registers of a thread that ptxas 13 leaves to a kernel which changes them: those that its directives name, or what the
+// blocks that shall fit on a multiprocessor leave to a thread. 0 where the text says neither: then ptxas ignores
+// setmaxnreg, and says so.
+unsigned registers_at_start(const Entry& entry) {
+  constexpr unsigned kPartitions = 4, kRegisters = 16384, kMostOfAThread = 256;  // of a multiprocessor; in each
+  if (entry.max_registers != 0) return entry.max_registers;
+  const auto& required = entry.required_threads;
+  const unsigned threads = required[0] != 0 ? required[0] * required[1] * required[2] : entry.max_threads;
+  if (threads == 0 || entry.blocks_a_multiprocessor == 0) return 0;
+  const unsigned warps = (threads + kLanes - 1) / kLanes * entry.blocks_a_multiprocessor;
+  const unsigned each = kRegisters / (kLanes * ((warps + kPartitions - 1) / kPartitions));
+  return std::min(each, kMostOfAThread) / 8 * 8;
+}
+
 Kernel::Kernel(std::string_view source, const std::string& entry) {
   const Module module = parse(source);
   const Entry* found = nullptr;
@@ -745,6 +759,12 @@ Kernel::Kernel(std::string_view source, const std::string& entry) {
   variables_.push_back(
       {reinterpret_cast<std::uint64_t>(parameter_bytes_.data()), bytes, false, "the kernel's parameters"});
   Preparation(*this, module, *found);
+  unsigned most = 0;  // that a warp may ask for
+  for (const Instruction& one : instructions_) {
+    if (one.form->opcode.compare(0, 11, "setmaxnreg.") != 0 || one.operands[0].space != Operand::Space::kConstants) continue;
+    most = std::max(most, *reinterpret_cast<const std::uint32_t*>(constants_.data() + one.operands[0].offset));
+  }
+  registers_a_thread_ = std::min(most, registers_at_start(*found));
 }
 
 void Kernel::set_parameters(const std::vector<unsigned char>& bytes) {

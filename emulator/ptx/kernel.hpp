@@ -28,6 +28,7 @@ class Kernel : public Program {
   unsigned warp_size() const override { return kLanes; }
   std::uint64_t shared_base() const override { return 1024; }  // the first KB is the system's on sm_90
   std::size_t static_shared_memory() const override { return static_shared_; }
+  unsigned registers_a_thread() const override { return registers_a_thread_; }
   std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const override;
 
   // Throws std::invalid_argument if the kernel demands another number of threads.
@@ -72,6 +73,7 @@ class Kernel : public Program {
   std::array<unsigned, 3> required_threads_{};
   unsigned max_threads_ = 0;
   std::size_t static_shared_ = 0;
+  unsigned registers_a_thread_ = 0;
   std::vector<Register> registers_;
   std::size_t register_bytes_ = 0;
   std::vector<unsigned char> constants_;

@@ -94,6 +94,7 @@ void cp_async_arrive(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const SharedPlace where = shared_place(warp, address, i.form->memory, lane);
     Mbarriers& barriers = where.block->mbarriers();
     Mbarrier& barrier = barriers.at(where.address, static_cast<int>(lane));
+    if (where.block != &warp.block()) where.block->shared().remote_use().note_work_arrival(actor, clock);
     if (!counts) ++barrier.pending;
     issue.signals.push_back({&barriers, &barrier, 0, true, knowledge});
   });

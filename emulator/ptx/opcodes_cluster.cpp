@@ -67,12 +67,13 @@ void wait_for_launches(PtxWarp& warp, const Instruction&, Mask) {
 }
 void give_way(PtxWarp& warp, const Instruction&, Mask) { warp.give_way(); }
 
+template <bool increase>
 void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {
   want_all(warp, lanes);
-  const std::uint64_t count = warp.value(i.operands[0], static_cast<unsigned>(__builtin_ctz(lanes)));
-  if (count < 24 || count > 256 || count % 8 != 0) {
-    throw Violation{FaultKind::kBarrier, std::to_string(count) + " registers; accepted: multiples of 8 from 24 to 256"};
-  }
+  const auto count =
+      static_cast<unsigned>(warp.value(i.operands[0], static_cast<unsigned>(__builtin_ctz(lanes))));
+  if (!warp.block().register_pool().change(warp.index(), increase, count)) return warp.wait_for_registers(count);
+  warp.block().cluster().note_event();
 }
 
 }  // namespace
@@ -112,8 +113,8 @@ void add_cluster_forms(Forms& forms) {
   forms.push_back({"fence.mbarrier_init.release.cluster", "", fence});
   forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
   forms.push_back({"griddepcontrol.wait", "", wait_for_launches});
-  forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers});
-  forms.push_back({"setmaxnreg.dec.sync.aligned.u32", "4", set_registers});
+  forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers<true>});
+  forms.push_back({"setmaxnreg.dec.sync.aligned.u32", "4", set_registers<false>});
   forms.push_back({"nanosleep.u32", "4", give_way});
 }
 

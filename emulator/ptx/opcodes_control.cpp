@@ -1,5 +1,7 @@
 // Branches, the end of a kernel, and barriers of the thread block.
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "lanes.hpp"
 #include "opcodes.hpp"
@@ -42,12 +44,8 @@ struct BarrierUse {
   std::uint32_t number, warps;
 };
 
-// The barrier and its number of warps, from operands that all lanes of the warp must have reached together.
+// The barrier and its number of warps, from the operands of these lanes.
 BarrierUse barrier_of(PtxWarp& warp, const Operand& barrier, const Operand& threads, Mask lanes) {
-  if (const Mask missing = warp.live() & ~lanes; missing != 0) {
-    throw Violation{FaultKind::kDivergence, "the lane is not at the barrier that others of its warp have reached",
-                    __builtin_ctz(missing)};
-  }
   const std::uint32_t number = uniform(warp, barrier, lanes, "the barrier");
   std::uint32_t warps = 0;
   if (threads.present) {
@@ -60,30 +58,78 @@ BarrierUse barrier_of(PtxWarp& warp, const Operand& barrier, const Operand& thre
   return {number, warps};
 }
 
-template <bool waits>
+// A warp arrives once, when all its live lanes have come, with .aligned at one instruction. Without, they may come from
+// several places, each waits for the others, and each comes here again when they have. True if the lanes are the last.
+template <bool aligned>
+bool all_come(PtxWarp& warp, const BarrierUse& use, Mask lanes, Mask votes, bool waits) {
+  const Mask missing = warp.live() & ~lanes;
+  PtxWarp::Meeting& meeting = warp.meeting();
+  if (aligned && missing != 0) {
+    throw Violation{FaultKind::kDivergence, "the lane is not at the barrier that others of its warp have reached",
+                    __builtin_ctz(missing)};
+  }
+  if (missing == 0 && meeting.come == 0) {
+    meeting = {lanes, 0, use.number, use.warps, waits, votes};
+    return true;
+  }
+  if (meeting.come == 0) meeting = {0, meeting.passed, use.number, use.warps, false, 0};
+  if (meeting.barrier != use.number || meeting.warps != use.warps) {
+    throw Violation{FaultKind::kBarrier,
+                    "barrier " + std::to_string(use.number) + " of " + std::to_string(use.warps) +
+                        " warps, while other lanes of the warp are at barrier " + std::to_string(meeting.barrier) +
+                        " of " + std::to_string(meeting.warps) + " (0: all)",
+                    __builtin_ctz(lanes)};
+  }
+  meeting.come |= lanes;
+  meeting.votes |= votes;
+  meeting.waits = meeting.waits || waits;
+  if ((warp.live() & ~meeting.come) != 0) {
+    warp.wait_for_lanes();
+    return false;
+  }
+  meeting.passed = meeting.come & ~lanes & warp.live();
+  return true;
+}
+
+// Whether these lanes have met the others of the warp, which has arrived.
+bool has_passed(PtxWarp& warp, Mask lanes) {
+  Mask& passed = warp.meeting().passed;
+  if ((passed & lanes) != lanes) return false;
+  passed &= ~lanes;
+  return true;
+}
+
+template <bool waits, bool aligned>
 void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  if (!aligned && has_passed(warp, lanes)) return;
   const BarrierUse use = barrier_of(warp, i.operands[0], i.operands[1], lanes);
+  if (!all_come<aligned>(warp, use, lanes, 0, waits)) return;
+  const bool some_wait = std::exchange(warp.meeting().waits, false);
+  warp.meeting().come = 0;
   warp.block().cluster().note_event();
-  warp.block().barriers().arrive(use.number, warp.index(), use.warps, waits);
-  if (waits) warp.wait();
+  warp.block().barriers().arrive(use.number, warp.index(), use.warps, some_wait);
+  if (some_wait) warp.wait();
 }
 
 enum class Reduce { kCount, kAnd, kOr };
 
 // result, barrier{, threads}, vote. The warp comes here twice: to vote, and for the result.
-template <Reduce kind>
+template <Reduce kind, bool aligned>
 void barrier_reduce(PtxWarp& warp, const Instruction& i, Mask lanes) {
   Barriers& barriers = warp.block().barriers();
-  if (!warp.has_voted()) {
+  if (warp.has_voted()) {
+    warp.take_votes();
+  } else if (aligned || !has_passed(warp, lanes)) {
     const BarrierUse use = barrier_of(warp, i.operands[1], i.operands[2], lanes);
-    const Mask votes = warp.predicate(i.operands[3]) & lanes;
+    if (!all_come<aligned>(warp, use, lanes, warp.predicate(i.operands[3]) & lanes, true)) return;
+    const PtxWarp::Meeting& met = warp.meeting();
     warp.block().cluster().note_event();
     barriers.arrive_with(use.number, warp.index(), use.warps,
-                         {static_cast<unsigned>(__builtin_popcount(votes)), votes == lanes, votes != 0});
+                         {static_cast<unsigned>(__builtin_popcount(met.votes)), met.votes == met.come, met.votes != 0});
+    warp.meeting().come = 0;
     warp.wait_for_votes();
     return;
   }
-  warp.take_votes();
   const Barriers::Votes& votes = barriers.votes(warp.index());
   if (kind == Reduce::kCount) {
     auto* out = warp.out<std::uint32_t>(i.operands[0]);
@@ -113,21 +159,18 @@ void add_control_forms(Forms& forms) {
     forms.push_back({opcode, "", ret, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
   }
   forms.push_back({"exit", "", exit, MemorySpace::kNone, 0, 1, Form::Control::kReturn});
-  for (const std::string opcode : {"bar.sync", "bar.cta.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned",
-                                   "barrier.sync", "barrier.cta.sync"}) {
-    forms.push_back({opcode, "4 4?", barrier<true>});
-  }
-  for (const std::string opcode : {"bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red"}) {
-    for (const std::string aligned : {"", ".aligned"}) {
-      if (opcode.compare(0, 4, "bar.") == 0 && !aligned.empty()) continue;
-      forms.push_back({opcode + ".popc" + aligned + ".u32", "=4 4 4? p", barrier_reduce<Reduce::kCount>});
-      forms.push_back({opcode + ".and" + aligned + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kAnd>});
-      forms.push_back({opcode + ".or" + aligned + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kOr>});
-    }
-  }
-  for (const std::string opcode : {"bar.arrive", "bar.cta.arrive", "barrier.arrive.aligned",
-                                   "barrier.cta.arrive.aligned", "barrier.arrive", "barrier.cta.arrive"}) {
-    forms.push_back({opcode, "4 4", barrier<false>});
+  const auto add_barriers = [&](const std::string& name, const std::string& tail, auto is_aligned) {
+    constexpr bool aligned = decltype(is_aligned)::value;
+    forms.push_back({name + ".sync" + tail, "4 4?", barrier<true, aligned>});
+    forms.push_back({name + ".arrive" + tail, "4 4", barrier<false, aligned>});
+    forms.push_back({name + ".red.popc" + tail + ".u32", "=4 4 4? p", barrier_reduce<Reduce::kCount, aligned>});
+    forms.push_back({name + ".red.and" + tail + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kAnd, aligned>});
+    forms.push_back({name + ".red.or" + tail + ".pred", "=p 4 4? p", barrier_reduce<Reduce::kOr, aligned>});
+  };
+  for (const std::string block : {"", ".cta"}) {
+    add_barriers("bar" + block, "", std::true_type{});
+    add_barriers("barrier" + block, ".aligned", std::true_type{});
+    add_barriers("barrier" + block, "", std::false_type{});
   }
 }
 

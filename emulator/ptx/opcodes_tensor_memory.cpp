@@ -390,6 +390,9 @@ void commit(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const auto signal = [&](std::uint64_t at) {
       const SharedPlace where = shared_place(warp, at, MemorySpace::kCluster, lane);
       Mbarriers& barriers = where.block->mbarriers();
+      if (where.block != &warp.block()) {
+        where.block->shared().remote_use().note_work_arrival(pipe, warp.tensor_work().ends_with);
+      }
       issue.signals.push_back({&barriers, &barriers.at(where.address, static_cast<int>(lane)), 0, true, knowledge});
     };
     if (multicast) {

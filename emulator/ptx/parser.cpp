@@ -231,7 +231,11 @@ class Parser {
         } while (accept(','));
       } else if (directive == ".explicitcluster") {
         continue;
-      } else if (directive == ".minnctapersm" || directive == ".maxnreg" || directive == ".maxclusterrank") {
+      } else if (directive == ".minnctapersm") {
+        made.blocks_a_multiprocessor = static_cast<unsigned>(integer());
+      } else if (directive == ".maxnreg") {
+        made.max_registers = static_cast<unsigned>(integer());
+      } else if (directive == ".maxclusterrank") {
         integer();  // advice to the compiler
       } else if (directive == ".pragma") {
         next();

@@ -82,6 +82,8 @@ struct Entry : Body {
   std::vector<Parameter> parameters;
   std::array<unsigned, 3> required_threads{};  // .reqntid; 0: any
   unsigned max_threads = 0;                    // .maxntid; 0: any
+  unsigned blocks_a_multiprocessor = 0;        // .minnctapersm; 0: it does not say
+  unsigned max_registers = 0;                  // .maxnreg; 0: it does not say
   std::array<unsigned, 3> required_cluster{};  // .reqnctapercluster; 0: any
 };
 

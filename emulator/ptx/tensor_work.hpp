@@ -80,7 +80,9 @@ inline Actor tensor_pipe(PtxWarp& warp) {
   return warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kMatrix);
 }
 inline AccessId pipe_access(PtxWarp& warp) {
-  return warp.ordering().of_work(tensor_pipe(warp), warp.tensor_work().commits + 1, false);
+  TensorWork& work = warp.tensor_work();
+  work.ends_with = work.commits + 1;
+  return warp.ordering().of_work(tensor_pipe(warp), work.ends_with, false);
 }
 
 }  // namespace msa_ops::emulator::ptx

@@ -53,6 +53,8 @@ void PtxWarp::start() {
   turns_ = 0;
   waiting_ = again_ = polls_ = gives_way_ = false;
   awaited_ = nullptr;
+  awaited_registers_ = 0;
+  meeting_ = {};
   copies_.reset();
   bulk_groups_.reset(actor_warp());
   const LaunchShape& shape = block_.shape();
@@ -184,6 +186,7 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       paths_[now_].next = at_;
       const Mbarrier* awaited = awaited_;
       awaited_ = nullptr;
+      const unsigned registers = std::exchange(awaited_registers_, 0);
       if (has_voted_) return State::kWaiting;
       const std::size_t others = runnable();
       if (++tries < others && next_path()) continue;
@@ -194,6 +197,8 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
         block_.poll(index_);
       } else if (awaited != nullptr) {
         block_.wait_for(index_, *awaited);
+      } else if (registers != 0) {
+        block_.wait_for_registers(index_, registers);
       } else {
         block_.wait_for_cluster(index_);
       }

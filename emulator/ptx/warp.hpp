@@ -140,11 +140,24 @@ class PtxWarp : public WarpProgram {
     ++waits_;
   }
   void wait_for_cluster() { again_ = true; }
+  void wait_for_registers(unsigned count) {
+    again_ = true;
+    awaited_registers_ = count;
+  }
   void wait_for_tensor_memory() { again_ = polls_ = true; }  // or anything else that it asks for again
   // The instruction is executed again when the barrier at which the warp has voted is complete.
   bool has_voted() const { return has_voted_; }
   void wait_for_votes() { again_ = has_voted_ = true; }
   void take_votes() { has_voted_ = false; }
+  // The lanes of a warp that come to a barrier from several places, and the first of them to have gone on.
+  struct Meeting {
+    Mask come = 0, passed = 0;
+    std::uint32_t barrier = 0, warps = 0;
+    bool waits = false;
+    Mask votes = 0;
+  };
+  Meeting& meeting() { return meeting_; }
+  void wait_for_lanes() { again_ = polls_ = true; }
   void give_way() { gives_way_ = true; }  // the turn ends; other lanes of the warp come first
   Ordering& ordering() { return block_.shared().ordering(); }
   Origin origin() const { return {&kernel_, at_, block_.index(), static_cast<int>(index_)}; }
@@ -234,6 +247,8 @@ class PtxWarp : public WarpProgram {
   bool gives_way_ = false;
   bool has_voted_ = false;
   const Mbarrier* awaited_ = nullptr;
+  unsigned awaited_registers_ = 0;
+  Meeting meeting_;
   std::size_t parked_ = 0;               // paths in a row that could not go on
   unsigned turns_ = 0;                   // in a row that one path took while others could run
   Copies copies_;

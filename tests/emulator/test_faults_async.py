@@ -413,7 +413,7 @@ CASES = {
     ),
     # ---- others
     "registers_of_a_warp_group": Case(
-        "barrier",
+        "register pool",
         wrong="setmaxnreg.dec.sync.aligned.u32 30; // here\n",
         right="setmaxnreg.dec.sync.aligned.u32 40;\n",
     ),
