@@ -86,11 +86,11 @@ WAIT = "{ .reg .pred %done; AGAIN: mbarrier.try_wait.parity.shared.b64 %done, [m
 
 CASES = [
     *EXAMPLES,
-    # A block stays until its peer has read its memory.
+    # A block stays until its peer has read its memory, or until the last commits of all blocks have arrived in it.
     *(
         mended(case, (r"(\bret;)", r"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; \1"))
         for case in EXAMPLES
-        if case.name == "primitive_mapa"
+        if case.name in ("primitive_mapa", "primitive_mcast_clusterMxN_1cta_mma", "primitive_mcast_clusterMxN_2cta_mma")
     ),
     # What cp.async wrote is made known to the proxy of tcgen05.
     *(
