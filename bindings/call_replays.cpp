@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "compiled_kernels.hpp"
+#include "driver_runtime.hpp"
 
 namespace py = pybind11;
 
@@ -170,9 +171,8 @@ PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int
   py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call->make.ptr()));
   if (!made) throw py::error_already_set();
   const auto results = made.cast<py::tuple>();
-  std::string ignored;
   for (const py::handle result : results) {
-    if (!reader_.append(result, alignment_, false, ignored, reading.spans)) return nullptr;
+    if (!reader_.append_span(result, reading.spans)) return nullptr;
   }
   if (!launch(*call, reading)) return nullptr;
   return results.size() == 1 ? Py_NewRef(PyTuple_GET_ITEM(results.ptr(), 0)) : made.release().ptr();
@@ -190,17 +190,29 @@ void CallReplays::make_room() {
   }
 }
 
+KeptWorkspaces::Workspace CallReplays::workspace_of(const Call& call, std::uintptr_t stream, bool plain) const {
+  KeptWorkspaces::Workspace found{nullptr, call.device, stream, call.workspace_bytes};
+  if (call.workspace_bytes == 0) return found;
+  auto& kept = KeptWorkspaces::instance();
+  if (plain) found = kept.take(call.device, stream, call.workspace_bytes);
+  if (found.memory == nullptr) found.memory = reader_.allocate(call.device, call.workspace_bytes);
+  if (found.memory == nullptr) {
+    kept.clear();
+    found.memory = reader_.allocate(call.device, call.workspace_bytes);
+  }
+  return found;
+}
+
 bool CallReplays::launch(const Call& call, Reading& reading) {
   auto& spans = reading.spans;
-  SignatureReader::Scratch workspace;
+  const std::uintptr_t stream = reader_.current_stream(call.device);
+  const bool plain = DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream));
+  KeptWorkspaces::Workspace workspace = workspace_of(call, stream, plain);
   if (call.workspace_bytes > 0) {
-    workspace = reader_.allocate(call.device, call.workspace_bytes);
-    if (workspace == nullptr) return false;
-    const auto begin = reinterpret_cast<std::uintptr_t>(workspace->tensor.data);
+    if (workspace.memory == nullptr) return false;
+    const auto begin = reinterpret_cast<std::uintptr_t>(workspace.memory->tensor.data);
     spans.push_back({begin, begin + call.workspace_bytes, true});
   }
-  const std::uintptr_t stream = reader_.current_stream(call.device);
-  if (call.graphs->may_grow(stream)) make_room();
   reading.addresses.clear();
   for (const auto& span : spans) reading.addresses.push_back(span.begin);
   const auto make_launches = [&call, &reading]() -> std::vector<Launch>& {
@@ -214,9 +226,14 @@ bool CallReplays::launch(const Call& call, Reading& reading) {
     }
     return reading.launches;
   };
-  // The driver may wait for room in its queue, and what frees it may need the interpreter.
-  const ReleasedInterpreter released;
-  call.graphs->launch(call.device, stream, reading.addresses, std::cref(make_launches));
+  bool grew = false;
+  {
+    // The driver may wait for room in its queue, and what frees it may need the interpreter.
+    const ReleasedInterpreter released;
+    grew = call.graphs->launch(call.device, stream, plain, reading.addresses, std::cref(make_launches));
+  }
+  if (grew) make_room();
+  if (plain && workspace.memory != nullptr) KeptWorkspaces::instance().give_back(std::move(workspace));
   return true;
 }
 
@@ -239,11 +256,8 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
   for_values(values, names_.size(), made, made_workspace, [&](py::handle value) {
     if (reader_.is_tensor(value)) tensors.push_back(value.ptr());
   });
-  std::string ignored;
   auto& spans = reading.spans;
-  for_values({}, 0, made, made_workspace, [&](py::handle value) {
-    reader_.append(value, alignment_, false, ignored, spans);
-  });
+  for_values({}, 0, made, made_workspace, [&](py::handle value) { reader_.append_span(value, spans); });
   if (spans.size() != tensors.size()) return false;
   Call call{device, {}, 0, std::move(make), std::make_unique<LaunchGraphs>()};
   for (const py::handle launch : launches) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "call_signature.hpp"
+#include "kept_workspaces.hpp"
 #include "launch_graph.hpp"
 
 namespace msa_ops {
@@ -52,8 +53,8 @@ class CallReplays {
 
   // Launches what a call of this signature launched before. The results, as a new reference: what is given, or what had
   // to be made, alone or in a tuple. Null, without an exception, if there was no such call, or if it is not for the
-  // short way; null with one if a launch failed. A workspace that the first call had to make is taken from the
-  // framework's allocator for the length of the launches. Remembered calls of another `generation` are forgotten.
+  // short way; null with one if a launch failed. A workspace that the first call had to make is one that is
+  // kept for the stream, or taken from the framework's allocator. Remembered calls of another `generation` are forgotten.
   PyObject* run(const CallValues& values, bool grad_enabled, std::int64_t generation);
 
   // Keeps the launches of a call. outs: a tuple of tensors or None. launches: (position, values) each, where an address
@@ -86,8 +87,11 @@ class CallReplays {
   bool read(const CallValues& values, bool grad_enabled, Reading& reading) const;
   std::shared_ptr<const Call> find(const std::string& bytes);
   void forget();
-  // Room for one graph more; those that were not used for the longest time are given up.
+  // Counts one graph more; those that were not used for the longest time are given up.
   void make_room();
+  // Its memory is null if the call makes none, or if there is no memory. `plain`: the stream is not captured; what is
+  // captured keeps its workspace, so that one is of the capture's own memory.
+  KeptWorkspaces::Workspace workspace_of(const Call& call, std::uintptr_t stream, bool plain) const;
   // False if there is no memory for the workspace; throws if a launch fails.
   bool launch(const Call& call, Reading& reading);
   int place_of(PyObject* name) const;

@@ -22,6 +22,27 @@ void add(std::string& bytes, const Value& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+// A kind and a value.
+template <typename Value>
+void add(std::string& bytes, char kind, const Value& value) {
+  char both[1 + sizeof(value)];
+  both[0] = kind;
+  std::memcpy(both + 1, &value, sizeof(value));
+  bytes.append(both, sizeof(both));
+}
+
+SignatureReader::Span span_of(const dlpack::Tensor& tensor) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
+  std::int64_t last = 0;
+  bool empty = false;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    last += (tensor.shape[i] - 1) * tensor.strides[i];
+    empty = empty || tensor.shape[i] == 0;
+  }
+  const std::uintptr_t size = tensor.dtype.bits * tensor.dtype.lanes / 8;
+  return {begin, empty ? begin : begin + (last + 1) * size, false};
+}
+
 }  // namespace
 
 SignatureReader::SignatureReader(py::object tensor_type, py::object parameter_type)
@@ -106,6 +127,16 @@ SignatureReader::Scratch SignatureReader::allocate(int device, std::int64_t num_
   return Scratch(made);
 }
 
+bool SignatureReader::append_span(py::handle made, std::vector<Span>& spans) const {
+  dlpack::Tensor tensor{};
+  if (api_->tensor_from_object(made.ptr(), &tensor) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  spans.push_back(span_of(tensor));
+  return true;
+}
+
 // Every value starts with a letter for its kind and says its own length, so that no two calls share their bytes.
 bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
                              std::vector<Span>& spans) const {
@@ -123,14 +154,15 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
     }
     // A negated view shows other values than its memory holds; DLPack passes over that. torch makes them of imaginary
     // parts, which are fp16, fp32 or fp64.
-    if (tensor.dtype.code == kFloat) {
+    if (tensor.dtype.code == kFloat && !known_->holds(object, tensor.data)) {
       const py::object negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), object));
       if (!negated) throw py::error_already_set();
       if (negated.ptr() == Py_True) return false;
+      known_->add(object, tensor.data);
     }
     const int device = tensor.device.type;
     if (device != kCpu && device != kCuda && device != kRocm) return false;
-    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
+    const Span span = span_of(tensor);
     struct {
       char kind;
       char offset;
@@ -141,7 +173,7 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
       std::int32_t device_type;
       std::int32_t device_id;
     } const head{'t',
-                 static_cast<char>(begin % alignment),
+                 static_cast<char>(span.begin % alignment),
                  tensor.dtype.lanes,
                  tensor.dtype.code,
                  tensor.dtype.bits,
@@ -149,18 +181,16 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
                  tensor.device.type,
                  tensor.device.id};
     static_assert(sizeof(head) == 16);
-    add(bytes, head);
     const std::size_t extents = tensor.ndim * sizeof(std::int64_t);
-    bytes.append(reinterpret_cast<const char*>(tensor.shape), extents);
-    bytes.append(reinterpret_cast<const char*>(tensor.strides), extents);
-    std::int64_t last = 0;
-    bool empty = false;
-    for (int i = 0; i < tensor.ndim; ++i) {
-      last += (tensor.shape[i] - 1) * tensor.strides[i];
-      empty = empty || tensor.shape[i] == 0;
+    const std::size_t before = bytes.size();
+    bytes.resize(before + sizeof(head) + 2 * extents);
+    char* at = &bytes[before];
+    std::memcpy(at, &head, sizeof(head));
+    if (extents > 0) {
+      std::memcpy(at + sizeof(head), tensor.shape, extents);
+      std::memcpy(at + sizeof(head) + extents, tensor.strides, extents);
     }
-    const std::uintptr_t size = tensor.dtype.bits * tensor.dtype.lanes / 8;
-    spans.push_back({begin, empty ? begin : begin + (last + 1) * size, false});
+    spans.push_back(span);
     return true;
   }
   if (object == Py_None) {
@@ -171,28 +201,24 @@ bool SignatureReader::append(py::handle value, std::int64_t alignment, bool grad
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (overflow == 0) {
-      bytes.push_back('i');
-      add(bytes, number);
+      add(bytes, 'i', number);
     } else {
       bytes.push_back('b');
       bytes.append(py::str(value).cast<std::string>());
       bytes.push_back('b');
     }
   } else if (PyFloat_CheckExact(object)) {
-    bytes.push_back('d');
-    add(bytes, PyFloat_AS_DOUBLE(object));
+    add(bytes, 'd', PyFloat_AS_DOUBLE(object));
   } else if (PyUnicode_CheckExact(object)) {
     Py_ssize_t size = 0;
     const char* text = PyUnicode_AsUTF8AndSize(object, &size);
     if (text == nullptr) throw py::error_already_set();
-    bytes.push_back('s');
-    add(bytes, size);
+    add(bytes, 's', size);
     bytes.append(text, size);
   } else {
     // torch.dtype and the like: one object a value for the life of the process.
     if (std::strcmp(Py_TYPE(object)->tp_name, "torch.dtype") != 0) return false;
-    bytes.push_back('p');
-    add(bytes, object);
+    add(bytes, 'p', object);
   }
   return true;
 }

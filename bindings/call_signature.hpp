@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dlpack.hpp"
+#include "known_tensors.hpp"
 
 namespace msa_ops {
 
@@ -34,6 +35,8 @@ class SignatureReader {
   // The pieces of `read`: one value, with its span if it is a tensor; false if it is not for the short way.
   bool append(pybind11::handle value, std::int64_t alignment, bool grad_enabled, std::string& bytes,
               std::vector<Span>& spans) const;
+  // The span of a tensor that a call makes; false if DLPack cannot describe it.
+  bool append_span(pybind11::handle made, std::vector<Span>& spans) const;
   // Where spans that are written meet others.
   static void append_overlaps(const std::vector<Span>& spans, std::string& bytes);
   bool is_tensor(pybind11::handle value) const;
@@ -56,6 +59,7 @@ class SignatureReader {
   pybind11::str requires_grad_{"requires_grad"};
   pybind11::object is_neg_;  // method of the tensor type
   const dlpack::ExchangeApi* api_ = nullptr;
+  std::unique_ptr<KnownTensors> known_ = std::make_unique<KnownTensors>();
 };
 
 }  // namespace msa_ops

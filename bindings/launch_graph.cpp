@@ -161,13 +161,6 @@ LaunchGraphs::OfStream* LaunchGraphs::find(std::uintptr_t stream) {
   return &graphs_.back();
 }
 
-bool LaunchGraphs::may_grow(std::uintptr_t stream) {
-  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
-  const OfStream* own = find(stream);
-  return own != nullptr && own->graph == nullptr && own->calls >= kCallsBefore;
-}
-
 std::size_t LaunchGraphs::clear() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
@@ -176,22 +169,25 @@ std::size_t LaunchGraphs::clear() {
   return static_cast<std::size_t>(made);
 }
 
-void LaunchGraphs::launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+bool LaunchGraphs::launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
                           const MakeLaunches& launches) {
   static std::atomic<std::uint64_t> uses{0};
-  if (DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream))) {
+  bool grew = false;
+  if (plain) {
     const std::lock_guard<std::mutex> lock(mutex_);
     last_use_ = ++uses;
     OfStream* own = find(stream);
     if (own != nullptr && own->calls < kCallsBefore) {
       ++own->calls;
     } else if (own != nullptr) {
-      if (own->graph == nullptr) own->graph = std::make_unique<LaunchGraph>();
-      if (own->graph->launch(device, stream, addresses, launches)) return;
+      grew = own->graph == nullptr;
+      if (grew) own->graph = std::make_unique<LaunchGraph>();
+      if (own->graph->launch(device, stream, addresses, launches)) return grew;
     }
   }
   const KernelLauncher launcher(device, stream);
   for (Launch& launch : launches()) launcher.launch(launch.position, launch.values);
+  return grew;
 }
 
 }  // namespace msa_ops

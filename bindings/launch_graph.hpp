@@ -51,12 +51,10 @@ class LaunchGraphs {
  public:
   // Launches as a graph if one is made, else one by one: the first calls, those in more streams than a few, and while
   // the stream is captured, so that what is captured are the kernels.
-  // addresses: all that the launches' values follow from.
-  void launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+  // plain: the stream is not captured. addresses: all that the launches' values follow from. Whether a graph was made.
+  bool launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
               const MakeLaunches& launches);
 
-  // Whether the next launches in a stream may make a graph.
-  bool may_grow(std::uintptr_t stream);
   std::uint64_t last_use() const { return last_use_; }  // of all graphs of the process, in order
   // Destroys the graphs, unless one is just launched. Returns how many there were.
   std::size_t clear();

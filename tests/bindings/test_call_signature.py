@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,3 +135,28 @@ def test_a_type_without_exchange_functions_is_refused() -> None:
 def test_a_missing_name_is_an_error() -> None:
     with pytest.raises(AttributeError):
         READER.read(SimpleNamespace(), ("x",), (), None, 128, False)
+
+
+def test_a_negated_view_is_seen_whatever_was_read_before() -> None:
+    """Python objects come to the places of others, at the same address of memory."""
+    plain, numbers = torch.zeros(4), torch.zeros(4, dtype=torch.complex64)
+    for _ in range(50):
+        assert read(plain) is not None
+        assert read(numbers.imag) is not None
+        negated = numbers.conj().imag
+        assert negated.is_neg() and negated.data_ptr() == numbers.imag.data_ptr()
+        assert read(negated) is None
+        del negated
+        assert read(torch._neg_view(plain)) is None
+    changed = torch.zeros(4)
+    assert read(changed) is not None
+    changed.data = numbers.conj().imag
+    assert read(changed) is None
+
+
+def test_tensors_that_were_read_are_not_kept() -> None:
+    tensor = torch.zeros(4)
+    seen = weakref.ref(tensor)
+    assert read(tensor) is not None
+    del tensor
+    assert seen() is None
