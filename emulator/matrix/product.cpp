@@ -142,17 +142,27 @@ void multiply_add(const double* a, const double* b, float* c, const Extent& exte
   make_nans_equal(c, extent.m * extent.n, std::uint32_t{0x7fffffff});
 }
 
+namespace {
+
+// Of several NaN that of b is handed on, else that of the sum, else that of a, as by an H200.
+double fused(double a, double b, double sum) {
+  if (b != b) return b + b;
+  if (sum != sum) return sum + sum;
+  return a != a ? a + a : std::fma(a, b, sum);
+}
+
+}  // namespace
+
 void multiply_add(const double* a, const double* b, double* c, const Extent& extent, const std::uint32_t* order) {
   for (std::size_t row = 0; row < extent.m; ++row) {
     for (std::size_t i = 0; i < extent.k; ++i) {
       const std::size_t at = order != nullptr ? order[i] : i;
       for (std::size_t column = 0; column < extent.n; ++column) {
         double& sum = c[row * extent.n + column];
-        sum = std::fma(a[row * extent.k + at], b[at * extent.n + column], sum);
+        sum = fused(a[row * extent.k + at], b[at * extent.n + column], sum);
       }
     }
   }
-  make_nans_equal(c, extent.m * extent.n, std::uint64_t{0x7fffffffffffffff});
 }
 
 void multiply_add(const std::int32_t* a, const std::int32_t* b, std::int32_t* c, const Extent& extent, bool saturate) {

@@ -35,7 +35,7 @@ void multiply_add(const float* a, const float* b, float* c, const Extent& extent
 // The same with products of fp64 that are exact, for scaled operands beyond fp32's range; sums are of fp32.
 void multiply_add(const double* a, const double* b, float* c, const Extent& extent,
                   const std::uint32_t* order = nullptr);
-// fp64 in all: one fused multiply-add a product.
+// fp64 in all: one fused multiply-add a product; NaN are handed on.
 void multiply_add(const double* a, const double* b, double* c, const Extent& extent,
                   const std::uint32_t* order = nullptr);
 // Integers: the exact sum, which wraps around or saturates at the ends of int32.

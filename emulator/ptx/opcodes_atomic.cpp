@@ -124,6 +124,22 @@ void red(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
+// fp32 sums in global memory are flushed, those in shared memory are not: a generic address tells.
+template <bool returns>
+void add_generic(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  Mask global = 0;
+  for_lanes(lanes, [&](unsigned lane) {
+    std::uint64_t address = address_of(warp, i.operands[returns ? 1 : 0], lane, i.offset, MemorySpace::kGeneric);
+    if (space_of(address) == MemorySpace::kGlobal) global |= Mask{1} << lane;
+  });
+  constexpr MemorySpace kSpace = MemorySpace::kGeneric;
+  for (const auto& [some, flushed] : {std::pair{global, true}, std::pair{lanes & ~global, false}}) {
+    if (some == 0) continue;
+    if constexpr (returns) (flushed ? atom<float, kSpace, add_global> : atom<float, kSpace, add_shared>)(warp, i, some);
+    else (flushed ? red<float, kSpace, add_global> : red<float, kSpace, add_shared>)(warp, i, some);
+  }
+}
+
 template <typename T, MemorySpace space>
 void cas(PtxWarp& warp, const Instruction& i, Mask lanes) {
   std::uint64_t old_values[kLanes];
@@ -168,7 +184,12 @@ struct Adder {
     both<std::uint32_t, add<std::uint32_t>>("add.u32");
     both<std::uint32_t, add<std::uint32_t>>("add.s32");
     both<std::uint64_t, add<std::uint64_t>>("add.u64");
-    both<float, memory == MemorySpace::kGlobal ? add_global : add_shared>("add.f32");
+    if (memory == MemorySpace::kGeneric) {
+      one("atom", "add.f32", "=v A v 8?", add_generic<true>, sizeof(float));
+      one("red", "add.f32", "A v 8?", add_generic<false>, sizeof(float));
+    } else {
+      both<float, memory == MemorySpace::kGlobal ? add_global : add_shared>("add.f32");
+    }
     both<double, add_double>("add.f64");
     both<std::uint16_t, add_half>("add.noftz.f16");
     both<std::uint32_t, both_halves<add_half>>("add.noftz.f16x2");

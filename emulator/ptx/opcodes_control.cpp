@@ -26,6 +26,24 @@ void breakpoint(PtxWarp&, const Instruction&, Mask lanes) {
   throw Violation{FaultKind::kTrap, "the kernel stops at `brkpt`, and there is no debugger", __builtin_ctz(lanes)};
 }
 
+// d, bytes{, alignment}
+template <typename T>
+void take_stack(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  auto* to = warp.out<T>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) {
+    const std::uint64_t alignment = i.operands[2].present ? warp.value(i.operands[2], lane) : Stack::kAlignment;
+    to[lane] = static_cast<T>(warp.stack().take(lane, warp.value(i.operands[1], lane), alignment));
+  });
+}
+template <typename T>
+void save_stack(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  auto* to = warp.out<T>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) { to[lane] = static_cast<T>(warp.stack().top(lane)); });
+}
+void restore_stack(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  for_lanes(lanes, [&](unsigned lane) { warp.stack().give_back_to(lane, warp.value(i.operands[0], lane)); });
+}
+
 // A sign to a profiler, of which there is none.
 void event(PtxWarp&, const Instruction&, Mask) {}
 
@@ -146,6 +164,12 @@ void add_control_forms(Forms& forms) {
   for (const std::string opcode : {"bra", "bra.uni"}) {
     forms.push_back({opcode, "L", bra, MemorySpace::kNone, 0, 1, Form::Control::kBranch});
   }
+  forms.push_back({"alloca.u32", "=4 4 4?", take_stack<std::uint32_t>});
+  forms.push_back({"alloca.u64", "=8 8 4?", take_stack<std::uint64_t>});
+  forms.push_back({"stacksave.u32", "=4", save_stack<std::uint32_t>});
+  forms.push_back({"stacksave.u64", "=8", save_stack<std::uint64_t>});
+  forms.push_back({"stackrestore.u32", "4", restore_stack});
+  forms.push_back({"stackrestore.u64", "8", restore_stack});
   forms.push_back({"trap", "", trap});
   forms.push_back({"brkpt", "", breakpoint});
   for (const std::string opcode : {"pmevent", "pmevent.mask"}) forms.push_back({opcode, "4", event});

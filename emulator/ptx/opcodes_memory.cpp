@@ -290,7 +290,7 @@ void add_type(Forms& forms, const std::string& type) {
     add("ld.shared::cluster", "=v A", load<T, MemorySpace::kCluster>, MemorySpace::kCluster);
     add("ld.local", "=v A", load<T, MemorySpace::kLocal>, MemorySpace::kLocal);
     add("ld", "=v A 8?", load<T, MemorySpace::kGeneric>, MemorySpace::kGeneric);
-    add("ldu.global", "=v A", load<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
+    if (bytes != 32) add("ldu.global", "=v A", load<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
     add("ldu", "=v A", load<T, MemorySpace::kGeneric>, MemorySpace::kGeneric);
     add("st.global", "A v 8?", store<T, MemorySpace::kGlobal>, MemorySpace::kGlobal);
     add("st.shared", "A v", store<T, MemorySpace::kShared>, MemorySpace::kShared);

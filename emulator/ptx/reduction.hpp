@@ -61,13 +61,22 @@ struct Bfloat {
 };
 template <typename Format>
 std::uint16_t add_16(std::uint16_t a, std::uint16_t b) { return Format::narrow(Format::wide(a) + Format::wide(b)); }
+// A number wins over NaN, and -0 is less than +0.
+inline float least_float(float a, float b) {
+  if (a != a || b != b) return a != a ? b : a;
+  return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+}
+inline float greatest_float(float a, float b) {
+  if (a != a || b != b) return a != a ? b : a;
+  return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+}
 template <typename Format>
 std::uint16_t least_16(std::uint16_t a, std::uint16_t b) {
-  return Format::narrow(std::fmin(Format::wide(a), Format::wide(b)));
+  return Format::narrow(least_float(Format::wide(a), Format::wide(b)));
 }
 template <typename Format>
 std::uint16_t greatest_16(std::uint16_t a, std::uint16_t b) {
-  return Format::narrow(std::fmax(Format::wide(a), Format::wide(b)));
+  return Format::narrow(greatest_float(Format::wide(a), Format::wide(b)));
 }
 
 }  // namespace reductions

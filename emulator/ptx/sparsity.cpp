@@ -48,13 +48,16 @@ Sparsity::Sparsity(const PtxWarp& warp, Element element, unsigned k, bool ordere
                                                 std::to_string(selectors(element, k) - 1) + " there"};
   }
   const auto* words = warp.row<std::uint32_t>(metadata);
-  const unsigned both = group == 4 ? 8 : 4;  // chunks of one row in a word
+  // A word has all chunks of one row, or half of them, or half of those of both rows.
+  const bool integers = element >= Element::kS8 && element <= Element::kU4;
+  const bool one_row = group == 4 || (group == 2 && integers);
+  const unsigned both = one_row ? 8 : 4;  // chunks of one row in a word
   for (unsigned row = 0; row < kRows; ++row) {
     std::uint32_t* places = places_.data() + row * kept_;
     for (unsigned at = 0; at < chunks; ++at) {
-      const unsigned member = group == 4 ? row / 8 + at / both * 2 : at / both;
+      const unsigned member = one_row ? row / 8 + at / both * 2 : at / both;
       const unsigned lane = row % 8 * 4 + chosen * group + member;
-      const unsigned shift = at % both * 4 + (group == 4 ? 0 : row / 8 * 16);
+      const unsigned shift = at % both * 4 + (one_row ? 0 : row / 8 * 16);
       const unsigned nibble = words[lane] >> shift & 15;
       warp.want_defined(metadata, Mask{1} << lane);
       if (!is_valid(element, ordered, nibble)) {

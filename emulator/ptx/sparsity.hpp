@@ -4,8 +4,9 @@
 // two indices of two bits, the first kept element's in the lower ones. With elements of four bits an index is that of a
 // pair; with TF32 0b0100 is the first element and 0b1110 the second. The lanes of a group of four, which hold rows
 // g and g + 8, share the words: with 4 chunks a row one lane's word is for both rows (g in the lower half), with 8 two
-// lanes have 4 chunks each of both rows, with 16 all four have 8 chunks of one row, odd lanes of g + 8, lanes 2 and 3 of
-// the upper chunks. NVIDIA's PTX manual, "Sparse matrix storage".
+// lanes have 4 chunks each of both rows, or of integers all 8 of one row, the second lane of g + 8; with 16 all four have 8
+// chunks of one row, odd lanes of g + 8, lanes 2 and 3 of the upper chunks. NVIDIA's PTX manual, "Sparse matrix storage";
+// an H200 does so.
 #pragma once
 
 #include <cstdint>

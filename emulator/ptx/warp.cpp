@@ -44,6 +44,7 @@ void PtxWarp::start() {
   }
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
   std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
+  stack_.reset();
   live_ = initial_lanes_;
   paths_.assign(1, {0, kernel_.end(), live_, 1, 0});
   now_ = 0;
@@ -141,6 +142,7 @@ std::byte* PtxWarp::local(std::uint64_t address, std::size_t bytes, bool write, 
   const std::string what =
       std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
   if (address % bytes != 0) throw Violation{FaultKind::kMisaligned, what, lane, address};
+  if (Stack::holds(address)) return stack_.access(static_cast<unsigned>(lane), address, bytes, write, what);
   if (bytes > all || address > all - bytes) {
     throw Violation{FaultKind::kOutOfBounds, what + "; the thread has " + std::to_string(all), lane, address};
   }
@@ -477,6 +479,7 @@ void PtxWarp::part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std:
   std::uint32_t parent = path.id;
   const std::uint32_t caller = path.caller;
   const Call* const call = path.call;
+  const std::shared_ptr<const Stack::Tops> tops = path.tops;
   // If the lanes meet where this path ends anyway, its own parent already waits there for all of them.
   const bool replaced = meet == path.reconvergence;
   if (replaced) parent = path.parent;
@@ -492,7 +495,7 @@ void PtxWarp::part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std:
     path.waits_for += parts;
   }
   for (const auto& [next, lanes] : ways) {
-    if (next != meet) paths_.push_back({next, meet, lanes, next_id_++, parent, 0, caller, call});
+    if (next != meet) paths_.push_back({next, meet, lanes, next_id_++, parent, 0, caller, call, tops});
   }
   pick();
 }
@@ -546,7 +549,8 @@ void PtxWarp::call(const Instruction& instruction, Mask lanes) {
       continue;
     }
     ++path_of(parent).waits_for;
-    paths_.push_back({call->first, call->end, some, next_id_++, parent, 0, parent, call});
+    paths_.push_back({call->first, call->end, some, next_id_++, parent, 0, parent, call,
+                      stack_.is_used() ? std::make_shared<const Stack::Tops>(stack_.tops()) : nullptr});
   }
   pick();
 }
@@ -555,6 +559,13 @@ void PtxWarp::return_from(Mask lanes) {
   const std::uint32_t caller = paths_[now_].caller;
   if (caller == 0) return leave(lanes);
   copy(paths_[now_].call->results, lanes);
+  if (stack_.is_used()) {
+    const Stack::Tops* tops = paths_[now_].tops.get();
+    for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+      const auto lane = static_cast<unsigned>(lowest(rest));
+      stack_.give_back_to(lane, tops != nullptr ? (*tops)[lane] : Stack::kEnd);
+    }
+  }
   for (std::uint32_t id = paths_[now_].id; id != caller;) {
     Path& path = path_of(id);
     path.lanes &= ~lanes;

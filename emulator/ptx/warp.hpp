@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "copies.hpp"
 #include "instruction.hpp"
 #include "kernel.hpp"
+#include "stack.hpp"
 
 namespace msa_ops::emulator::ptx {
 
@@ -52,6 +54,7 @@ class PtxWarp : public WarpProgram {
     Mask& mask = *out<Mask>(operand);
     mask = (mask & ~lanes) | (value & lanes);
   }
+  Stack& stack() { return stack_; }
   // Bytes of a lane's local memory; Violation as for shared memory.
   std::byte* local(std::uint64_t address, std::size_t bytes, bool write, int lane);
   void refresh_clock();  // the special registers that count time
@@ -184,6 +187,7 @@ class PtxWarp : public WarpProgram {
     std::uint32_t waits_for = 0; // paths
     std::uint32_t caller = 0;    // id of the path that called the function in which this one is; 0: the kernel
     const Call* call = nullptr;  // by which
+    std::shared_ptr<const Stack::Tops> tops{};  // of the stacks at that call
   };
   Path& path_of(std::uint32_t id);
   void step(const Instruction& instruction);
@@ -209,6 +213,7 @@ class PtxWarp : public WarpProgram {
   std::vector<unsigned char> special_;   // special registers
   std::vector<std::byte> local_;         // lane after lane
   std::vector<unsigned char> local_written_;
+  Stack stack_;
   const unsigned char* base_[3];         // by Operand::Space
   std::vector<Mask> defined_;            // lanes that have written each register
   std::vector<Path> paths_;

@@ -46,7 +46,7 @@ class Sparse:
             first = row // 16 * 32 + row % 8 * 4 + selector * lanes % 4
             for chunk in range(chunks):
                 half = row // 8 % 2
-                if lanes == 4:
+                if lanes == 4 or (lanes == 2 and self.kind[1:] in ("4", "8")):  # integers
                     lane, bit = first + half + chunk // 8 * 2, chunk % 8 * 4
                 else:
                     lane, bit = first + chunk // 4, half * 16 + chunk % 4 * 4

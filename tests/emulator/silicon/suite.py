@@ -20,7 +20,7 @@ PARTS = re.compile(r"(=?)[sn]([124])$")
 ELSEWHERE = frozenset(
     "activemask bar barrier bra call cp elect exit griddepcontrol membar ret wgmma mma mapa "
     "getctarank isspacep cvta ld st atom red fence prefetch mbarrier setmaxnreg createpolicy ldmatrix stmatrix "
-    "movmatrix tcgen05 nanosleep".split()
+    "movmatrix tcgen05 nanosleep alloca stacksave stackrestore".split()
 )
 """Instructions that see memory, other lanes or the flow of control; they have tests of their own."""
 LANES = 32
