@@ -51,6 +51,8 @@ def test_measured_roof_of_the_cpu_is_plausible() -> None:
 def test_every_simulated_gpu_has_a_chip() -> None:
     for arch in set(SIMULATED) - {"cpu"}:
         assert chips.chip(arch).sources
+    assert chips.chip("H200") is chips.chip("sm_90a") is not chips.chip("H100")
+    assert chips.chip("GB200") is chips.chip("B200")
     with pytest.raises(FormatError, match="'b20': unknown; did you mean 'b200'"):
         chips.chip("b20")
 

@@ -5,8 +5,11 @@ Measured roofs are 80 to 95 % of these; a bench report never uses this table.
 
 from __future__ import annotations
 
+import contextlib
+
 from msa_ops.bench.decode import FormatError, suggest
 from msa_ops.bench.roof import Roof
+from msa_ops.registry import parse_platform
 
 TERA = 1e12
 
@@ -63,8 +66,11 @@ BY_ARCH = {"sm_90a": "h200", "sm_100a": "b200", "sm_103a": "b300", "sm_107a": "r
 
 
 def chip(name: str) -> Roof:
-    """Nominal roof of a chip or of an architecture's chip. Raises FormatError."""
-    key = BY_ARCH.get(name, name)
+    """Nominal roof of a chip, or of the chip meant by a name that `parse_platform` knows. Raises FormatError."""
+    key = name.lower()
+    if key not in CHIPS:
+        with contextlib.suppress(ValueError):  # no name of a platform either
+            key = BY_ARCH.get(parse_platform(name).arch, key)
     if key not in CHIPS:
         raise FormatError(f"--chip {name!r}: unknown{suggest(name, [*CHIPS, *BY_ARCH, 'this'])}")
     return CHIPS[key]

@@ -18,7 +18,7 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
         "--chip",
         action="append",
         default=[],
-        help="h100, h200, b200, b300, rubin, mi350x, mi355x, an architecture such as sm_103a, or 'this' (measures this "
+        help="H100, H200, B200, B300, Rubin, MI350X, MI355X, an architecture such as sm_103a, or 'this' (measures this "
         "machine); may be repeated; default: h200",
     )
     parser.add_argument("--op", action="append", default=[], metavar="OP[,OP]", help="only these ops")
