@@ -17,7 +17,8 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
         "--chip",
         action="append",
         metavar="CHIP",
-        help=f"simulated chip ({', '.join(SIMULATED)}), or a chip's name such as H200, with versions if wanted ('sm_100a, cuda=12.9'), or 'all'; "
+        help=f"simulated chip ({', '.join(SIMULATED)}), or a chip's name such as H200, with versions if wanted "
+        "('sm_100a, cuda=12.9'), or 'all'; "
         "may be repeated; default: this machine",
     )
     parser.add_argument("--platform", action="append", dest="chip", help=argparse.SUPPRESS)  # its former name
