@@ -62,14 +62,14 @@ def list_pages(
                 if Int64(tokens) * Int64(max_blocks) <= Int64(FEW_ENTRIES):
                     for part in cutlass.range(lane * 32, max_blocks, 32 * 32, unroll=1):
                         memory.prefetch_global(table + (Int64(request) * table_stride + Int64(part)) * 4)
-                length = memory.load_global_i32(seq_lens + Int64(request) * 4)
+                length = cutlass.max(memory.load_global_i32(seq_lens + Int64(request) * 4), 0)
                 position = length - ((request + 1) * each - token)
     else:
         request = request_of_token(token, lane, starts, batch)
         if request < batch:
             first = memory.load_global_i32(starts)
             end = memory.load_global_i32(starts + Int64(request + 1) * 4)
-            length = memory.load_global_i32(seq_lens + Int64(request) * 4)
+            length = cutlass.max(memory.load_global_i32(seq_lens + Int64(request) * 4), 0)
             if token >= first:
                 position = length - (end - token)
     blocks = Int32(0)

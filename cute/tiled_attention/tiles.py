@@ -20,6 +20,11 @@ def _clamped(starts: Int64, place: Int32, tokens: Int32) -> Int32:
     return cutlass.min(cutlass.max(found, Int32(0)), tokens)
 
 
+def _length(seq_lens: Int64, request: Int32) -> Int32:
+    """Of a request; less than nothing is nothing, before anything is subtracted from it."""
+    return cutlass.max(memory.load_global_i32(seq_lens + Int64(request) * 4), Int32(0))
+
+
 @cute.jit
 def find_tile(
     shared: Int32,
@@ -48,7 +53,7 @@ def find_tile(
             request = tile // tiles
             first = request * each + tile % tiles * size
             count = cutlass.min((request + 1) * each - first, size)
-            base = memory.load_global_i32(seq_lens + Int64(request) * 4) - (request + 1) * each
+            base = _length(seq_lens, request) - (request + 1) * each
         elif each > 0:
             left = tile - batch * tiles
     else:
@@ -75,7 +80,7 @@ def find_tile(
                 first = start + (left - before) * size
                 count = cutlass.min(end - first, size)
                 last = memory.load_global_i32(starts + Int64(request + 1) * 4)
-                base = memory.load_global_i32(seq_lens + Int64(request) * 4) - last
+                base = _length(seq_lens, request) - last
                 begin = batch
             else:
                 left = left - cute.arch.shuffle_sync(through, 31)

@@ -153,7 +153,7 @@ class PagedAttentionContract:
         check(target, scaled, as_softmax_scale)
         assert not torch.allclose(with_v, as_softmax_scale[0], rtol=0.02, atol=0.02)
 
-    @pytest.mark.parametrize("softmax_scale", [0.01, 0.25, 1.0])
+    @pytest.mark.parametrize("softmax_scale", [0.01, 0.25, 1.0, 1024.0])
     def test_softmax_scale(self, target: Target, softmax_scale: float) -> None:
         check(target, make(target, 6, softmax_scale=softmax_scale, content="integers"))
 
@@ -255,6 +255,19 @@ class PagedAttentionContract:
         assert bool((out[blind] == 0).all()) and bool((lse[blind] == -torch.inf).all())
         seen = [3, 4, 8, 9]
         assert bool(lse[seen].isfinite().all()) and bool((out[seen] != 0).any(-1).all())
+
+    @pytest.mark.parametrize("q_len", [1, 70])
+    @pytest.mark.parametrize("variant", ["plain", "ragged"])
+    def test_lengths_below_zero_are_nothing(self, target: Target, variant: str, q_len: int) -> None:
+        """Also where a position would be below the least 32-bit integer."""
+        args = make(target, 37, batch=3, seq_len=300, q_len=q_len, variant=variant)
+        results = []
+        for length in (0, -1, -(2**31)):
+            lengths = args.seq_lens.clone()
+            lengths[1] = length
+            results.append(target.run(replace(args, seq_lens=lengths)))
+        assert bool(results[0][1].isfinite().any())
+        assert all(same_bits(results[0], other) for other in results[1:])
 
     def test_no_query_tokens(self, target: Target) -> None:
         args = make(target, 35, seq_lens=[5, 0], q_lens=[0, 0])

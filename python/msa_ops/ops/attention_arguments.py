@@ -19,6 +19,12 @@ from msa_ops.registry import Tolerance
 Q_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 TOPK_LAYOUTS = ("THK", "HTK")
 MAX_TOPK = 64
+MAX_SOFTMAX_SCALE = 1024.0
+"""A weight is the exponential of a difference of scores, which in fp32 has no digits left if the scores are near 2^24.
+
+Kernels subtract the highest score, rounded, from products that are not: beyond 2^28 a weight can overflow and a row
+become NaN. With this limit that takes products q . k of more than 2^18.
+"""
 
 
 class PagedAttention(Protocol):
@@ -58,8 +64,10 @@ def check_paged(a: PagedAttention) -> None:
     checks.scalar("k_scale", a.k_scale)
     checks.scalar("v_scale", a.v_scale)
     checks.choice("rounding", a.rounding, ROUNDINGS)
-    if a.softmax_scale is not None and not 0 < a.softmax_scale <= torch.finfo(torch.float32).max:
-        raise ValueError(f"softmax_scale: {a.softmax_scale}; accepted: a positive finite fp32 number, or None")
+    if a.softmax_scale is not None and not 0 < a.softmax_scale <= MAX_SOFTMAX_SCALE:
+        raise ValueError(
+            f"softmax_scale: {a.softmax_scale}; accepted: a positive number up to {MAX_SOFTMAX_SCALE:,.0f}, or None"
+        )
     if a.max_seqlen_q is not None:
         checks.between("max_seqlen_q", a.max_seqlen_q, 0, math.inf)
 
