@@ -26,6 +26,7 @@ from msa_ops.cute.common.warp_mma import mma_16816
 from msa_ops.cute.sparse_attention import operands
 from msa_ops.cute.sparse_attention.sm90_configs import PAGE, ROWS
 from msa_ops.cute.sparse_attention.sm90_pages_configs import (
+    ENTRY_BYTES,
     K_SCALES_AT,
     KEYS_BYTES,
     PART_BYTES,
@@ -90,7 +91,6 @@ class PageWalk:
         self,
         shared: Int32,
         entries: Int32,
-        stride: Int32,
         warp: Int32,
         items: Int32,
         before: Int32,
@@ -101,7 +101,7 @@ class PageWalk:
         if warp < STAGES:
             if warp < items:
                 stage = (before + warp) & 1
-                entry = entries + warp * stride
+                entry = entries + warp * ENTRY_BYTES
                 self.bring_keys(shared, stage, entry, offsets[0], offsets[2], policy)
                 self.bring_values(shared, stage, entry, offsets[1], policy)
 
@@ -110,7 +110,6 @@ class PageWalk:
         self,
         shared: Int32,
         entries: Int32,
-        stride: Int32,
         warp: Int32,
         lane: Int32,
         items: Int32,
@@ -124,30 +123,84 @@ class PageWalk:
     ):
         """Adds `items` pages to the sums, which are relative to the rows' maxima in shared memory.
 
-        entries: where the first page's address and number of visible tokens stand, each `stride` bytes from the one
-        before. before: pages that went through the two stages before. offsets: from a head's K in a page to its scales,
-        to V, to the scales of V. weights: this lane's share of the sums of weights.
+        entries: the list of pages. before: pages that went through the two stages before, none if `alone`. offsets:
+        from a head's K in a page to its scales, to V, to the scales of V. weights: this lane's share of the sums of
+        weights.
         """
         code_factors = (code_factor >> 7, code_factor)
-        for item in cutlass.range(items, unroll=1):
-            number = before + item
-            stage = number & 1
-            parity = (number >> 1) & 1
-            at = shared + RING_AT + stage * STAGE_BYTES
-            entry = entries + item * stride
-            visible = Int32(memory.load_shared_32(entry + 8))
-            bulk_copy.barrier_wait(shared + 8 * stage, parity)
-            table = shared + TABLE_AT + stage * TABLE_BYTES
-            self.tabulate(at + V_SCALES_AT, table, warp, lane, visible)
-            self.weigh_page(shared, at, stage, warp, lane, visible, barrier, code_factors, sums, weights)
-            # All warps are done with this page's keys and scales and with the last page's values.
-            if warp == (item & 3):
-                if item + 2 < items:
-                    self.bring_keys(shared, stage, entry + 2 * stride, offsets[0], offsets[2], policy)
-                if Boolean(item > 0) & Boolean(item + 1 < items):
-                    self.bring_values(shared, stage ^ 1, entry + stride, offsets[1], policy)
-            bulk_copy.barrier_wait(shared + 8 * (STAGES + stage), parity)
-            self.add_values(shared, at, stage, warp, lane, code_factors, sums)
+        if cutlass.const_expr(self.alone):
+            # Two pages a turn, so that stages are constants.
+            for turn in cutlass.range((items + 1) // 2, unroll=1):
+                for stage in cutlass.range_constexpr(2):
+                    item = 2 * turn + stage
+                    if Boolean(stage == 0) | Boolean(item < items):
+                        self.page(
+                            shared,
+                            entries,
+                            warp,
+                            lane,
+                            item,
+                            items,
+                            Int32(stage),
+                            turn & 1,
+                            barrier,
+                            offsets,
+                            policy,
+                            code_factors,
+                            sums,
+                            weights,
+                        )
+        else:
+            for item in cutlass.range(items, unroll=1):
+                number = before + item
+                self.page(
+                    shared,
+                    entries,
+                    warp,
+                    lane,
+                    item,
+                    items,
+                    number & 1,
+                    (number >> 1) & 1,
+                    barrier,
+                    offsets,
+                    policy,
+                    code_factors,
+                    sums,
+                    weights,
+                )
+
+    @cute.jit
+    def page(
+        self,
+        shared: Int32,
+        entries: Int32,
+        warp: Int32,
+        lane: Int32,
+        item: Int32,
+        items: Int32,
+        stage: Int32,
+        parity: Int32,
+        barrier: Int32,
+        offsets: tuple,
+        policy: Int64,
+        code_factors: tuple,
+        sums: cute.Tensor,
+        weights: cute.Tensor,
+    ):
+        """Adds a page, which is in a stage for a time of that parity, and asks for what takes its place."""
+        at = shared + RING_AT + stage * STAGE_BYTES
+        entry = entries + item * ENTRY_BYTES
+        visible = Int32(memory.load_shared_32(entry + 8))
+        bulk_copy.barrier_wait(shared + 8 * stage, parity)
+        self.weigh_page(shared, at, stage, warp, lane, visible, barrier, code_factors, sums, weights)
+        # All warps are done with this page's keys and scales and with the last page's values.
+        if warp == (item & 3):
+            if item + 2 < items:
+                self.bring_keys(shared, stage, entry + 2 * ENTRY_BYTES, offsets[0], offsets[2], policy)
+            if Boolean(item > 0) & Boolean(item + 1 < items):
+                self.bring_values(shared, stage ^ 1, entry + ENTRY_BYTES, offsets[1], policy)
+        self.add_values(shared, at, stage, parity, warp, lane, code_factors, sums)
 
     @cute.jit
     def bring_keys(
@@ -198,14 +251,18 @@ class PageWalk:
         sums: cute.Tensor,
         weights: cute.Tensor,
     ):
-        """Puts the weights of the page's tokens into shared memory, for all warps; ends behind a barrier."""
+        """Puts weights of a page's tokens and scales of V into shared memory for all warps; ends behind a barrier."""
         target = shared + WEIGHTS_AT + buffer * WEIGHTS_BYTES + 64 * warp + self.row_offset(lane)
         states = shared + STATES_AT + lane // 4 * 8
         proposed = shared + PROPOSED_AT + lane // 4 * 4
         scores = cute.make_rmem_tensor(cute.make_layout((4 * TILES,)), Float32)
-        keys = [self.keys_of_tile(at, warp, lane, tile, code_factors) for tile in range(TILES)]
+        codes = [self.codes_of_tile(at, warp, lane, tile) for tile in range(TILES)]
+        # Behind these loads, which would otherwise wait for its stores.
+        v_scales, table = at + V_SCALES_AT, shared + TABLE_AT + buffer * TABLE_BYTES
+        self.tabulate(v_scales, table, warp, lane, None)
+        keys = [self.keys_of_tile(*of_tile, code_factors) for of_tile in codes]
         self.multiply(shared + QUERIES_AT + lane * 16, keys, scores)
-        self.hide(scores, warp, lane, visible)
+        self.hide(scores, v_scales, table, warp, lane, visible)
         top = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         factors = cute.make_rmem_tensor(cute.make_layout((2,)), Float32)
         for i in cutlass.range_constexpr(2):
@@ -234,12 +291,16 @@ class PageWalk:
         """Half the first token of pair q of a tile of the `four`th four, which are those of a warp."""
         return 16 * q + 4 * four + (Int32(tile) ^ q)
 
-    def keys_of_tile(self, at: Int32, warp: Int32, lane: Int32, tile: int, code_factors: tuple):
-        """Generates, for 8 steps, the two registers of a tile of 8 tokens."""
+    def codes_of_tile(self, at: Int32, warp: Int32, lane: Int32, tile: int) -> tuple:
+        """The lane's four words of codes of a tile of 8 tokens, and their two scales."""
         column = lane % 4
         token = 2 * self.pair_of_tile(warp, lane // 8, tile) + lane // 4 % 2
         words = memory.load_shared_128(at + (token * 64 + column * 16))
-        scales = half.e4m3x2_to_f16x2(memory.load_shared_16(at + (K_SCALES_AT + token * 8 + column * 2)))
+        return words, memory.load_shared_16(at + (K_SCALES_AT + token * 8 + column * 2))
+
+    def keys_of_tile(self, words: tuple, scales: Uint32, code_factors: tuple):
+        """Generates, for 8 steps, the two registers of a tile of 8 tokens."""
+        scales = half.e4m3x2_to_f16x2(scales)
         both = [half.both_low(scales), half.both_high(scales)]
         for i, word in enumerate(words):
             pairs = [
@@ -260,11 +321,12 @@ class PageWalk:
                 scores[4 * tile + i] = found[tile][i]
 
     @cute.jit
-    def hide(self, scores: cute.Tensor, warp: Int32, lane: Int32, visible: Int32):
-        """Tokens from `visible` of the page on get no weight."""
+    def hide(self, scores: cute.Tensor, v_scales: Int32, table: Int32, warp: Int32, lane: Int32, visible: Int32):
+        """Tokens from `visible` of the page on get no weight, and scales of V that are zero."""
         # As a loop, whose second turn does nothing: a branch would become instructions that all pages execute.
         for turn in cutlass.range(select(visible < PAGE, Int32(2), Int32(0)), unroll=1):
             limit = visible + turn * PAGE
+            self.tabulate(v_scales, table, warp, lane, visible)
             for tile in cutlass.range_constexpr(TILES):
                 for i in cutlass.range_constexpr(4):
                     token = 2 * self.pair_of_tile(warp, lane % 4, tile) + i % 2
@@ -334,9 +396,10 @@ class PageWalk:
 
     # Products with V.
 
-    @cute.jit
-    def tabulate(self, scales: Int32, table: Int32, warp: Int32, lane: Int32, visible: Int32):
-        """Scales of V of a pair of tokens and four groups a thread, as FP16 pairs of the two; hidden tokens get zero.
+    def tabulate(self, scales: Int32, table: Int32, warp: Int32, lane: Int32, visible: Int32 | None) -> None:
+        """Scales of V of a pair of tokens and four groups a thread, as FP16 pairs of the two.
+
+        Tokens from `visible` on get zero, unless it is None: `hide` corrects those few pages that end early.
 
         In the table, group g has 16 rows (4 j + c) of four pairs m: pair c of tile 4 j + m of the page.
         """
@@ -348,16 +411,25 @@ class PageWalk:
         source = scales + (16 * pair + 4 * of_dims)
         low = memory.load_shared_32(source)
         high = memory.load_shared_32(source + 8)
-        low = select(2 * pair < visible, low, Uint32(0))
-        high = select(2 * pair + 1 < visible, high, Uint32(0))
+        if visible is not None:
+            low = select(2 * pair < visible, low, Uint32(0))
+            high = select(2 * pair + 1 < visible, high, Uint32(0))
         place = table + (of_dims * TABLE_HALF + 64 * j + 16 * c + 4 * m)
-        for i in cutlass.range_constexpr(4):
+        for i in range(4):
             both = half.e4m3x2_to_f16x2(half.prmt(low, high, (4 + i) << 4 | i))
             memory.store_shared_32(place + i * TABLE_GROUP, both)
 
     @cute.jit
     def add_values(
-        self, shared: Int32, at: Int32, buffer: Int32, warp: Int32, lane: Int32, code_factors: tuple, sums: cute.Tensor
+        self,
+        shared: Int32,
+        at: Int32,
+        buffer: Int32,
+        parity: Int32,
+        warp: Int32,
+        lane: Int32,
+        code_factors: tuple,
+        sums: cute.Tensor,
     ):
         """Adds the products of the page's weights and V to the sums."""
         q = lane // 2 % 4
@@ -366,15 +438,20 @@ class PageWalk:
         group = warp // 2 * TABLE_HALF + (warp % 2 * 2 + lane // 16) * TABLE_GROUP
         table = shared + TABLE_AT + buffer * TABLE_BYTES + (group + lane % 4 * 16)
         source = shared + WEIGHTS_AT + buffer * WEIGHTS_BYTES + self.row_offset(lane)
+        # What does not come with V is loaded before the wait for it.
+        first_scales = memory.load_shared_128(table)
+        first_weights = moves.load_matrices(source)
+        bulk_copy.barrier_wait(shared + 8 * (STAGES + buffer), parity)
         for part in cutlass.range_constexpr(4):
             found = moves.load_matrices_transposed(codes + 512 * part)
-            scales = memory.load_shared_128(table + 64 * part)
+            scales = first_scales if part == 0 else memory.load_shared_128(table + 64 * part)
             values = []
             for m in cutlass.range_constexpr(4):
                 pairs = half.e2m1x8_to_f16x2_by_products(found[m], *code_factors)
                 values.append([half.mul_f16x2(pair, scales[m]) for pair in pairs])
             for step in cutlass.range_constexpr(2):
-                a = moves.load_matrices(source + 64 * part + 32 * step)
+                first = part == 0 and step == 0
+                a = first_weights if first else moves.load_matrices(source + 64 * part + 32 * step)
                 for n in cutlass.range_constexpr(4):
                     b = (values[2 * step][n], values[2 * step + 1][n])
                     product = mma_16816("f16", [sums[4 * n + j] for j in range(4)], a, b)

@@ -1,6 +1,6 @@
-"""sparse_attention on Hopper for NVFP4, page by page: a thread block, or a cluster, for a query token and KV head.
+"""sparse_attention on Hopper for NVFP4, page by page: a thread block for a query token and KV head.
 
-Only blocks of a cluster have anything to merge in the end, in a fixed order: results repeat to the bit.
+Nothing is merged between blocks: results repeat to the bit.
 """
 
 import math
@@ -11,13 +11,12 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint8, Uint32
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import bulk_copy, memory
-from msa_ops.cute.sparse_attention import operands, pages_combine
+from msa_ops.cute.sparse_attention import operands, page_results
 from msa_ops.cute.sparse_attention.page_list import list_pages
 from msa_ops.cute.sparse_attention.page_walk import PageWalk
 from msa_ops.cute.sparse_attention.sm90_configs import BF16
 from msa_ops.cute.sparse_attention.sm90_pages_configs import (
     COUNT_AT,
-    EXCHANGE_AT,
     FAMILY,
     LIST_AT,
     QUERIES_AT,
@@ -66,13 +65,12 @@ class SparseAttentionPagesSm90:
         k_scale_offset: Int32,
         v_offset: Int32,
         v_scale_offset: Int32,
-        cluster: Int32,
         q_dtype: Int32,
         code_factor: Int32,
         softmax_scale: Float32,
         stream: cuda.CUstream,
     ):
-        """The arguments of sm90.SparseAttentionSm90."""
+        """The arguments of sm90.SparseAttentionSm90, without `cluster`: a block does all pages of its pair."""
         self.kernel(
             q,
             kv_cache,
@@ -103,14 +101,12 @@ class SparseAttentionPagesSm90:
             k_scale_offset,
             v_offset,
             v_scale_offset,
-            cluster,
             q_dtype,
             code_factor,
             softmax_scale,
         ).launch(
-            grid=(tokens * num_kv_heads * cluster, 1, 1),
+            grid=(tokens * num_kv_heads, 1, 1),
             block=(32 * WARPS, 1, 1),
-            cluster=(cluster, 1, 1),
             smem=SHARED_MEMORY,
             min_blocks_per_mp=self.config.blocks,
             preferred_smem_carveout=100,
@@ -150,7 +146,6 @@ class SparseAttentionPagesSm90:
         k_scale_offset: Int32,
         v_offset: Int32,
         v_scale_offset: Int32,
-        cluster: Int32,
         q_dtype: Int32,
         code_factor: Int32,
         softmax_scale: Float32,
@@ -159,11 +154,9 @@ class SparseAttentionPagesSm90:
         walk = PageWalk(alone=True)
         q_dtype = q_dtype if config.any_q else Int32(BF16)
         thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        pair, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // 32)
         lane = thread % 32
-        rank = block % cluster
-        pair = block // cluster
         token = pair // num_kv_heads
         head = pair % num_kv_heads
 
@@ -171,8 +164,6 @@ class SparseAttentionPagesSm90:
         if thread == 0:
             for i in cutlass.range_constexpr(2 * STAGES):
                 bulk_copy.barrier_init(shared + 8 * i, 1)
-            bulk_copy.barrier_init(shared + EXCHANGE_AT, 1)
-            bulk_copy.barrier_expect(shared + EXCHANGE_AT, pages_combine.expected_bytes(cluster))
             bulk_copy.barrier_init_fence()
         walk.reset(shared, thread)
         # Nothing that an earlier kernel may have written is read above; the next kernel may begin to do the same.
@@ -204,15 +195,12 @@ class SparseAttentionPagesSm90:
             operands.store_largest(own, shared + TOTALS_AT, warp, lane)
         cute.arch.barrier()
 
-        # The pages are dealt out to the blocks of the cluster.
-        count = Int32(memory.load_shared_32(shared + COUNT_AT))
-        items = cute.arch.make_warp_uniform((count - rank + cluster - 1) // cluster)
+        items = cute.arch.make_warp_uniform(Int32(memory.load_shared_32(shared + COUNT_AT)))
         # From a head's K in a page to the other members.
         aside = Int64(head) * Int64(scale_head_stride - head_stride)
         offsets = (aside + Int64(k_scale_offset), Int64(v_offset), aside + Int64(v_scale_offset))
-        stride = 16 * cluster
-        entries = shared + LIST_AT + 16 * rank
-        walk.begin(shared, entries, stride, warp, items, 0, offsets, cache_policy)
+        entries = shared + LIST_AT
+        walk.begin(shared, entries, warp, items, 0, offsets, cache_policy)
 
         # While these come.
         base = softmax_scale * Float32(math.log2(math.e))
@@ -228,21 +216,11 @@ class SparseAttentionPagesSm90:
         weights.fill(0.0)
         cute.arch.barrier()
 
-        walk.walk(shared, entries, stride, warp, lane, items, 0, 0, offsets, cache_policy, code_factor, sums, weights)
-        pages_combine.finish(
-            shared,
-            warp,
-            lane,
-            rank,
-            cluster,
-            pair * group,
-            group,
-            sums,
-            weights,
-            v_scale.toint(),
-            out.toint(),
-            lse.toint(),
-            q_dtype,
+        walk.walk(shared, entries, warp, lane, items, 0, 0, offsets, cache_policy, code_factor, sums, weights)
+        page_results.store_totals(shared, warp, lane, weights)
+        cute.arch.barrier()
+        page_results.write_rows(
+            shared, warp, lane, pair * group, group, sums, v_scale.toint(), out.toint(), lse.toint(), q_dtype
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msa_ops.cute.sparse_attention import sm90_configs
-from msa_ops.cute.sparse_attention.sm90_configs import HEAD_DIM, MAX_CLUSTER, MAX_TOPK, PAGE, ROWS
+from msa_ops.cute.sparse_attention.sm90_configs import HEAD_DIM, MAX_TOPK, PAGE, ROWS
 
 from msa_ops.build.unit import Family
 from msa_ops.registry import Refusal
@@ -32,25 +32,22 @@ V_SCALES_AT = K_SCALES_AT + SCALES_BYTES
 STAGE_BYTES = V_SCALES_AT + SCALES_BYTES
 """Of a stage, from its start, where K is."""
 
-# Shared memory of a block: barriers (K of each stage, V of each stage, exchange); number of pages; for each row its
+# Shared memory of a block: barriers (K of each stage, V of each stage); number of pages; for each row its
 # factor and running maximum, the maximum that is proposed, and each warp's sum of weights (in the beginning the largest
 # magnitude in its portion of the queries); list of pages; queries; weights, twice; scales of V, twice; the ring of
 # pages.
 # In the list, an entry is the address of a page (of its K and this head) and the number of its visible tokens.
-EXCHANGE_AT = 32
 COUNT_AT = 40
 STATES_AT = 64
 PROPOSED_AT = STATES_AT + 8 * ROWS
 TOTALS_AT = PROPOSED_AT + 4 * ROWS
 LIST_AT = TOTALS_AT + 4 * ROWS * WARPS
-QUERIES_AT = LIST_AT + 16 * MAX_TOPK
+ENTRY_BYTES = 16
+QUERIES_AT = LIST_AT + ENTRY_BYTES * MAX_TOPK
 WEIGHTS_AT = QUERIES_AT + 2 * ROWS * HEAD_DIM
 TABLE_AT = WEIGHTS_AT + 2 * WEIGHTS_BYTES
 RING_AT = (TABLE_AT + 2 * TABLE_BYTES + 127) // 128 * 128
 SHARED_MEMORY = RING_AT + STAGES * STAGE_BYTES
-RECEIVED_AT = QUERIES_AT
-"""What other blocks of the cluster send: statistics, then sums; where queries and weights were."""
-RECEIVED_BYTES = MAX_CLUSTER * 8 * ROWS + 4 * ROWS * HEAD_DIM
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ FAMILY = Family(
     op="sparse_attention",
     module="msa_ops.cute.sparse_attention.sm90_pages",
     archs=("sm_90a",),
-    arguments=sm90_configs.FAMILY.arguments,
+    arguments=tuple(name for name in sm90_configs.FAMILY.arguments if name != "cluster"),
     configs=(Config(blocks=4), Config(blocks=4, any_q=True)),
     supports=supports,
     shared_memory=lambda config: SHARED_MEMORY,

@@ -143,7 +143,7 @@ class Blocks:
                 bulk_copy.barrier_init(shared + Q_FULL + 8 * stage, 1)
                 bulk_copy.barrier_init(shared + K_FREE + 8 * stage, 8)
                 bulk_copy.barrier_init(shared + V_FREE + 8 * stage, 8)
-                bulk_copy.barrier_init(shared + Q_FREE + 8 * stage, 8)
+                bulk_copy.barrier_init(shared + Q_FREE + 8 * stage, 32 * TILE)  # all lanes, as all read factors
             for slot in cutlass.range_constexpr(2 * (PRODUCERS // 32)):
                 bulk_copy.barrier_init(shared + RAW_BARRIERS_AT + 8 * slot, 1)
             stages.init_turns(self.config, shared)
@@ -427,8 +427,8 @@ class Blocks:
             for i in cutlass.range_constexpr(mma.SUMS):
                 scores[i] = fresh[i]
             cute.arch.sync_warp()
+            bulk_copy.barrier_arrive(shared + Q_FREE)
             if lane == 0:
-                bulk_copy.barrier_arrive(shared + Q_FREE)
                 if steps == 1:
                     bulk_copy.barrier_arrive(shared + K_FREE)
             visible = base + divide.quotient(pair, tokens_of_pairs) + 1 - chosen * PAGE
@@ -469,8 +469,8 @@ class Blocks:
                 for i in cutlass.range_constexpr(mma.SUMS):
                     scores[i] = fresh[i]
                 cute.arch.sync_warp()
+                bulk_copy.barrier_arrive(shared + Q_FREE + 8 * (next_step % 2))
                 if lane == 0:
-                    bulk_copy.barrier_arrive(shared + Q_FREE + 8 * (next_step % 2))
                     if next_last:
                         bulk_copy.barrier_arrive(shared + K_FREE + 8 * (next_item % 2))
                 next_visible = next_base + divide.quotient(next_pair, tokens_of_pairs) + 1 - next_chosen * PAGE

@@ -137,7 +137,7 @@ class ListedTiles:
             stages.init_barriers(config, shared)
             stages.init_turns(config, shared)
             bulk_copy.barrier_init(shared + Q_FULL, 1)
-            bulk_copy.barrier_init(shared + Q_FREE, 8)
+            bulk_copy.barrier_init(shared + Q_FREE, 32 * TILE)  # all lanes that multiply
             bulk_copy.barrier_init_fence()
         number = memory.load_global_i32(counters.toint() + Int64(8))
         mine = cutlass.max(number - block + blocks - 1, 0) // blocks

@@ -283,7 +283,8 @@ def multiply(
     """Adds `items` items from `done` on, or every second one, to the sums of the warp's token.
 
     That is token `slot` of the tile, which stands at `position`.
-    queries: descriptor; queries_free: 0, or a barrier to tell when the queries have been read for the last time.
+    queries: descriptor; queries_free: 0, or a barrier at which all lanes arrive when the queries have been read for the
+    last time. All, since each has read factors that come and go with the queries; see `read_record`.
     The scores of the next item are computed ahead of the products of this one's weights with V, and turned into
     weights behind them.
     """
@@ -305,8 +306,8 @@ def multiply(
         cute.arch.sync_warp()
         if lane == 0:
             bulk_copy.barrier_arrive(shared + K_FREE + 8 * stage)
-            if (queries_free != 0) & (items == 1):
-                bulk_copy.barrier_arrive(queries_free)
+        if (queries_free != 0) & (items == 1):
+            bulk_copy.barrier_arrive(queries_free)
         _weigh(config, scores, lane, visible, factors, top, weight, shrink, words)
         softmax.follow(shrink, sums)
         for item in cutlass.range(done, done + (items - 1) * step, step, unroll=1):
@@ -329,8 +330,8 @@ def multiply(
             cute.arch.sync_warp()
             if lane == 0:
                 bulk_copy.barrier_arrive(shared + K_FREE + 8 * behind)
-                if (queries_free != 0) & (item + 2 * step == done + items * step):
-                    bulk_copy.barrier_arrive(queries_free)
+            if (queries_free != 0) & (item + 2 * step == done + items * step):
+                bulk_copy.barrier_arrive(queries_free)
             _weigh(config, scores, lane, next_visible, factors, top, weight, shrink, next_words)
             summed = softmax.finish(summing, of_item, next_words)
             for i in cutlass.range_constexpr(mma.SUMS):

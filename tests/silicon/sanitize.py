@@ -7,7 +7,7 @@ The same with racecheck and synccheck. initcheck must see who writes, so it take
 kernels without msa_ops in their names is torch's.
 
 `--larger` runs calls that take ways which small ones do not: more requests than a warp looks at, several runs of pages
-a block, tiles with all their rows, parts that are merged.
+a block, tiles with all their rows, parts that are merged, tokens that chose nothing alike.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ LARGER = {
     "sparse-prefill": Case(
         "sparse_attention", {"batch": 2, "seq_len": 8192, "q_len": 600, "topk": 16, "neighbours": 64} | TP4
     ),
+    "sparse-verify-apart": Case(
+        "sparse_attention", {"batch": 80, "seq_len": 3000, "q_len": 8, "topk": 4, "overlap": 0.0} | TP4
+    ),
+    "sparse-prefill-apart": Case("sparse_attention", {"batch": 2, "seq_len": 8192, "q_len": 600, "topk": 16} | TP4),
     "dense-long": Case("dense_attention", {"batch": 1, "seq_len": 32_768, "q_len": 1} | TP4),
     "dense-prefill": Case("dense_attention", {"batch": 2, "seq_len": 4096, "q_len": 600} | TP4),
 }

@@ -32,7 +32,8 @@ Q_DTYPES = {torch.bfloat16: kernel.BF16, torch.float16: kernel.FP16, torch.float
 class Shape:
     """How the work is divided. warps: of a block. cluster: blocks that share a KV head's pages.
 
-    paged: the warps of a block go from page to page together (NVFP4 only); else each has chunks of pages of its own.
+    paged: the warps of a block go from page to page together (NVFP4 only, no clusters); else each has chunks of pages
+    of its own.
     parts: these blocks are no cluster, and another kernel merges what they write (NVFP4 only).
     """
 
@@ -173,7 +174,7 @@ def start(a: Args, outs: tuple[Tensor, ...], shape: Shape, *, evict_first: bool)
         page.member("k_scale").offset if scaled else 0,
         v.offset,
         page.member("v_scale").offset if scaled else 0,
-        shape.cluster,
+        *(() if shape.paged else (shape.cluster,)),
         Q_DTYPES[a.q.dtype],
         CODE_FACTOR,
         bits(scale_of_softmax(a)),
