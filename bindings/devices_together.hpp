@@ -14,7 +14,7 @@ class DevicesTogether {
   DevicesTogether(const emulator::Chip& chip, const emulator::RunOptions& options,
                   std::vector<emulator::GlobalMemory> memories);
 
-  // One launch of each device, in their order. Throws std::invalid_argument if their shapes differ.
+  // One launch of each device, in their order; their shapes may differ.
   void execute(std::vector<EmulatorRuntime::Launch> launches);
 
   // Of each device, summed over its launches.

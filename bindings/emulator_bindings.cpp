@@ -64,10 +64,9 @@ std::vector<emulator::Counters> emulate_on_devices(
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     kernels.push_back(std::make_unique<emulator::ptx::Kernel>(ptx, entry));
     devices.push_back(
-        {kernels.back().get(), bytes[i], emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
+        {kernels.back().get(), {grid, block, shared_memory, cluster}, bytes[i], emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
   }
-  emulator::ptx::execute_on_devices(devices, {grid, block, shared_memory, cluster},
-                                    emulator::chip_of(chip, multiprocessors),
+  emulator::ptx::execute_on_devices(devices, emulator::chip_of(chip, multiprocessors),
                                     {max_instructions, seed, sum_order, threads});
   std::vector<emulator::Counters> counters;
   for (const auto& device : devices) counters.push_back(device.counters);

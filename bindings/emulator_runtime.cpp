@@ -152,6 +152,7 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
   for (const auto& parameter : launch.kernel->parameters()) {
     launch.parameters.emplace_back(static_cast<const char*>(*parameters++), parameter.bytes);
   }
+  launch.stream = reinterpret_cast<std::uint64_t>(config.stream);
   std::copy_n(config.grid, 3, launch.shape.grid.begin());
   std::copy_n(config.block, 3, launch.shape.block.begin());
   launch.shape.dynamic_shared_memory = config.dynamic_shared_memory;

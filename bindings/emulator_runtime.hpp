@@ -26,6 +26,7 @@ class EmulatorRuntime : public Runtime {
     emulator::LaunchShape shape;
     std::vector<std::string> parameters;
     bool begins_early = false;  // while the launch before may still run
+    std::uint64_t stream = 0;   // its handle
   };
 
   // `modules` are PTX texts that hold the kernels that the launcher launches. `options` are those of each launch.

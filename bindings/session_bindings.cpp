@@ -66,8 +66,16 @@ void add_sessions(py::module_& m) {
       .def("begin_together", [](Session& session) { session.runtime.begin_together(); })
       .def("forget_together", [](Session& session) { session.runtime.forget_together(); })
       .def(
-          "run_together", [](Session& session) { session.runtime.run_together(); },
-          py::call_guard<py::gil_scoped_release>())
+          "run_together",
+          [](Session& session, const std::optional<std::vector<std::vector<std::size_t>>>& rounds) {
+            if (rounds) session.runtime.run_together(*rounds);
+            else session.runtime.run_together();
+          },
+          py::arg("rounds") = py::none(), py::call_guard<py::gil_scoped_release>(),
+          "Executes what was kept, at the same time or in rounds of these numbers.")
+      .def(
+          "kept_streams", [](const Session& session) { return session.runtime.kept_streams(); },
+          "The streams of what is kept, in order.")
       .def(
           "take_launches",
           [](Session& session) { return std::exchange(session.runtime.launches, {}); },

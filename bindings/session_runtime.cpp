@@ -1,6 +1,8 @@
 #include "session_runtime.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 
 #include "devices_together.hpp"
@@ -69,16 +71,46 @@ void SessionRuntime::execute(Launch launch) {
 
 void SessionRuntime::begin_together() { together_.emplace(); }
 
+std::vector<std::uint64_t> SessionRuntime::kept_streams() const {
+  std::vector<std::uint64_t> streams;
+  if (together_) {
+    for (const Launch& one : *together_) streams.push_back(one.stream);
+  }
+  return streams;
+}
+
 void SessionRuntime::run_together() {
+  std::vector<std::size_t> all(together_.value().size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  run_together({all});
+}
+
+void SessionRuntime::run_together(const std::vector<std::vector<std::size_t>>& rounds) {
   std::vector<Launch> kept = std::move(together_.value());
   together_.reset();
-  if (kept.empty()) return;
-  std::vector<std::string> names;
-  for (const Launch& own : kept) names.push_back(own.kernel->name());
-  DevicesTogether devices(chip_, options_, std::vector<emulator::GlobalMemory>(kept.size(), memory_));
-  devices.execute(std::move(kept));
-  const auto counters = devices.counters();
-  for (std::size_t i = 0; i < names.size(); ++i) launches.emplace_back(names[i], counters[i]);
+  std::vector<bool> placed(kept.size());
+  for (const auto& round : rounds) {
+    for (const std::size_t at : round) {
+      if (at >= kept.size() || placed[at]) throw std::invalid_argument("rounds: a launch that is none, or twice");
+      placed[at] = true;
+    }
+  }
+  if (std::find(placed.begin(), placed.end(), false) != placed.end()) {
+    throw std::invalid_argument("rounds: a launch is in none");
+  }
+  for (const auto& round : rounds) {
+    if (round.empty()) continue;
+    std::vector<Launch> together;
+    std::vector<std::string> names;
+    for (const std::size_t at : round) {
+      names.push_back(kept[at].kernel->name());
+      together.push_back(std::move(kept[at]));
+    }
+    DevicesTogether devices(chip_, options_, std::vector<emulator::GlobalMemory>(round.size(), memory_));
+    devices.execute(std::move(together));
+    const auto counters = devices.counters();
+    for (std::size_t i = 0; i < names.size(); ++i) launches.emplace_back(names[i], counters[i]);
+  }
 }
 
 }  // namespace msa_ops

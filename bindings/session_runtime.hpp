@@ -20,10 +20,14 @@ class SessionRuntime : public EmulatorRuntime {
   void set_memory(const std::vector<emulator::Allocation>& allocations);
   void set_options(const emulator::RunOptions& options);
 
-  // Between these, launches are kept; then they are executed at the same time, each on a device of its own. Throws
-  // std::invalid_argument unless all are of one shape.
+  // Between these, launches are kept; then they are executed at the same time, each as if on a device of its own.
   void begin_together();
   void run_together();
+  // The same in rounds: launches by their numbers, in the order in which they were kept. Those of a round are executed at
+  // the same time. Throws std::invalid_argument unless each is in one.
+  void run_together(const std::vector<std::vector<std::size_t>>& rounds);
+  // Of what is kept, the streams that they were launched on.
+  std::vector<std::uint64_t> kept_streams() const;
   void forget_together() { together_.reset(); }
 
   // After a failure nothing more is launched, as on a device.

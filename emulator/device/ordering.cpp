@@ -156,6 +156,14 @@ bool Ordering::plain(AccessId id) const {
   return true;
 }
 
+bool Ordering::of_same_instruction(AccessId id) const {
+  for (; id != 0; id = records_[id].next) {
+    const Record& one = records_[id];
+    if (!seen(one.actor, one.clock) && (!one.asynchronous || one.pc != pc())) return false;
+  }
+  return true;
+}
+
 const Ordering::Record& Ordering::culprit(AccessId id, bool strong) const {
   for (AccessId at = id; at != 0; at = records_[at].next) {
     const Record& one = records_[at];

@@ -89,6 +89,8 @@ class Ordering {
   Verdict judge_value(AccessId writes, bool strong, bool asynchronous) const;
   // Whether all are weak accesses of warps through the generic proxy.
   bool plain(AccessId id) const;
+  // Whether all that the present warp has not seen of them is asynchronous work of the instruction that it executes.
+  bool of_same_instruction(AccessId id) const;
   // The set of accesses `before` and `one`, without those that `one` follows anyway.
   AccessId add(AccessId before, AccessId one);
 

@@ -17,6 +17,7 @@ void SharedMemory::forget() {
   std::fill(cells_.begin(), cells_.end(), Cell{});
   bytewise_.clear();
   locations_.clear();
+  on_their_way_.clear();
   memos_ = {};
 }
 
@@ -65,6 +66,18 @@ bool SharedMemory::leaves_doubt(AccessId earlier, Ordering::Verdict verdict, std
   return verdict == Ordering::Verdict::kRace && ordering_.plain(earlier) && is_written(at, bytes);
 }
 
+bool SharedMemory::sends_the_same(AccessId earlier, std::size_t at, std::size_t bytes) const {
+  if (sending_ == nullptr || !ordering_.of_same_instruction(earlier)) return false;
+  const std::byte* const value = sending_->source + (at - sending_->start);
+  bool pending = false;
+  for (const Sent& other : on_their_way_) {
+    if (at < other.start || at + bytes > other.start + other.bytes) continue;
+    pending = true;
+    if (std::memcmp(other.source + (at - other.start), value, bytes) != 0) return false;
+  }
+  return pending || (is_written(at, bytes) && std::memcmp(&data_[at], value, bytes) == 0);
+}
+
 template <bool writes, bool stores>
 inline void SharedMemory::use_cell(Cell& cell, std::size_t at, std::size_t bytes, AccessId access, bool strong,
                                    bool asynchronous, int lane) {
@@ -72,6 +85,10 @@ inline void SharedMemory::use_cell(Cell& cell, std::size_t at, std::size_t bytes
   bool doubtful = false;
   const auto judged = [&](AccessId earlier, Verdict verdict, bool earlier_writes) {
     if (verdict == Verdict::kOrdered) return;
+    if (writes && verdict == Verdict::kRace && earlier_writes && sends_the_same(earlier, at, bytes)) {
+      doubtful = true;
+      return;
+    }
     Violation found = mistake(cell, earlier, verdict, at, writes, strong, asynchronous, earlier_writes, lane);
     if (!stores || strong || !leaves_doubt(earlier, verdict, at, bytes)) throw Violation(std::move(found));
     ordering_.same_values().doubt(&data_[at], &written_[at], kWritten, bytes, std::move(found));
@@ -120,7 +137,7 @@ void SharedMemory::use(std::size_t start, std::size_t bytes, AccessId access, bo
       } else {
         const Cell before = cell;
         use_cell<writes, stores>(cell, word * 4, 4, access, strong, asynchronous, lane);
-        if (ordering_.same_values().empty()) memo = {access, before, cell};
+        if (ordering_.same_values().empty() && sending_ == nullptr) memo = {access, before, cell};
       }
     }
     return;
@@ -220,6 +237,29 @@ void SharedMemory::will_write(std::uint64_t address, std::size_t bytes, std::siz
   const std::size_t start = offset(address, bytes, alignment, "asynchronous write", lane);
   remote_use_.note_work(access);
   use<true>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
+}
+
+void SharedMemory::will_be_sent(std::uint64_t address, std::size_t bytes, AccessId access, int lane,
+                                const std::byte* source) {
+  const Sent one{offset(address, bytes, 16, "asynchronous write", lane), bytes, source};
+  sending_ = &one;
+  try {
+    use<true>(one.start, bytes, access, false, true, lane);
+  } catch (...) {
+    sending_ = nullptr;
+    throw;
+  }
+  sending_ = nullptr;
+  on_their_way_.push_back(one);
+}
+
+void SharedMemory::sent(std::uint64_t address, std::size_t bytes, const std::byte* source) {
+  mark_written(address, bytes);
+  const std::size_t start = offset(address, bytes, 1, "write", -1);
+  const auto found = std::find_if(on_their_way_.begin(), on_their_way_.end(), [&](const Sent& one) {
+    return one.start == start && one.bytes == bytes && one.source == source;
+  });
+  if (found != on_their_way_.end()) on_their_way_.erase(found);
 }
 
 void SharedMemory::mark_written(std::uint64_t address, std::size_t bytes) {

@@ -54,6 +54,10 @@ class SharedMemory {
   // Gives the bytes.
   const std::byte* will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
   void will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
+  // The same for bytes that another block sends. Warps may send the same bytes by the same instruction, as long as the
+  // source holds them; sent() is to be called when they have been written.
+  void will_be_sent(std::uint64_t address, std::size_t bytes, AccessId access, int lane, const std::byte* source);
+  void sent(std::uint64_t address, std::size_t bytes, const std::byte* source);
   // The bytes themselves, when the work is done; no check but the bounds.
   std::byte* bytes(std::uint64_t address, std::size_t bytes) { return &data_[offset(address, bytes, 1, "access", -1)]; }
   void mark_written(std::uint64_t address, std::size_t bytes);
@@ -114,6 +118,7 @@ class SharedMemory {
   void use_cell(Cell& cell, std::size_t at, std::size_t bytes, AccessId access, bool strong, bool asynchronous,
                 int lane);
   bool leaves_doubt(AccessId earlier, Ordering::Verdict verdict, std::size_t at, std::size_t bytes) const;
+  bool sends_the_same(AccessId earlier, std::size_t at, std::size_t bytes) const;
   Violation mistake(const Cell& cell, AccessId earlier, Ordering::Verdict verdict, std::size_t at, bool writes,
                     bool strong, bool asynchronous, bool earlier_writes, int lane) const;
 
@@ -124,6 +129,13 @@ class SharedMemory {
     Cell before, after;
   };
   std::array<Memo, 2> memos_{};  // of reads, of writes
+
+  struct Sent {
+    std::size_t start, bytes;
+    const std::byte* source;
+  };
+  std::vector<Sent> on_their_way_;
+  const Sent* sending_ = nullptr;  // what will_be_sent() is about
 
   std::uint64_t base_;
   std::vector<std::byte> data_;

@@ -45,13 +45,12 @@ void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::st
   run_grid(kernel, shape, chip, global.with(kernel.variables()), options, counters);
 }
 
-void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const Chip& chip,
-                        const RunOptions& options) {
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const Chip& chip, const RunOptions& options) {
   std::vector<GridLaunch> launches;
   for (DeviceLaunch& device : devices) {
-    prepare(*device.kernel, shape, device.parameters, chip);
+    prepare(*device.kernel, device.shape, device.parameters, chip);
     device.global = device.global.with(device.kernel->variables());
-    launches.push_back({device.kernel, &shape, &chip, &device.global, &device.counters});
+    launches.push_back({device.kernel, &device.shape, &chip, &device.global, &device.counters});
   }
   run_grids(launches, options);
 }

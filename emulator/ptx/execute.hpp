@@ -16,14 +16,14 @@ namespace msa_ops::emulator::ptx {
 void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
              const Chip& chip, const GlobalMemory& global, const RunOptions& options, Counters& counters);
 
-// The same kernel on several devices at once, each with parameters and memory of its own.
+// A kernel on each of several devices at once, each with parameters and memory of its own.
 struct DeviceLaunch {
   Kernel* kernel;
+  LaunchShape shape;
   std::vector<std::string> parameters;
   GlobalMemory global;
   Counters counters{};
 };
-void execute_on_devices(std::vector<DeviceLaunch>& devices, const LaunchShape& shape, const Chip& chip,
-                        const RunOptions& options);
+void execute_on_devices(std::vector<DeviceLaunch>& devices, const Chip& chip, const RunOptions& options);
 
 }  // namespace msa_ops::emulator::ptx

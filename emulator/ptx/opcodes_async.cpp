@@ -196,7 +196,7 @@ class StoreBulk : public AsyncOperation {
       for (std::byte* to : to_) write_to(to);
     } else {
       write_to(shared_to_->bytes(shared_address_, taken_.size()));
-      shared_to_->mark_written(shared_address_, taken_.size());
+      shared_to_->sent(shared_address_, taken_.size(), source_.bytes(from_, taken_.size()));
     }
   }
   static constexpr std::uint32_t kWhole = 0xffff;
@@ -278,8 +278,12 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
       throw Violation{FaultKind::kAsync, "the mbarrier is in another block than the destination", who};
     }
     const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
-    source.block->shared().will_read(from, bytes, 16, end.access, who);
-    destination.block->shared().will_write(to, bytes, 16, end.access, who);
+    const std::byte* taken = source.block->shared().will_read(from, bytes, 16, end.access, who);
+    if (Operation::function == nullptr) {
+      destination.block->shared().will_be_sent(to, bytes, end.access, who, taken);
+    } else {
+      destination.block->shared().will_write(to, bytes, 16, end.access, who);
+    }
     warp.count_bytes(*source.block, false, bytes);
     warp.count_bytes(*destination.block, true, bytes);
     Issue issue;

@@ -58,6 +58,12 @@ def test_a_function_of_this_process(tmp_path: Path) -> None:
     assert printed(tmp_path, "import jit").endswith("256")
 
 
+@needs_cute
+@pytest.mark.skipif(importlib.util.find_spec("quack") is None, reason="quack-kernels is in the extra `public`")
+def test_a_library_that_looks_for_a_gpu(tmp_path: Path) -> None:
+    assert printed(tmp_path, "cpu_as_gpu").startswith("tensor([1.0000, 1.0000,")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("flydsl") is None, reason="FlyDSL is in the extra `build`")
 def test_a_kernel_in_flydsl(tmp_path: Path) -> None:
     assert printed(tmp_path, "flydsl_adapter") == "True 1024"

@@ -68,6 +68,23 @@ CASES = {
         wrong="st.shared.b32 [%r2], %r0; // here\n",
         right="@%p1 st.shared.b32 [%r2], %r0;\n",
     ),
+    # Two warps send the same bytes to the same place of the other block, and both count.
+    "different_bytes_sent_to_one_place": Case(
+        "race",
+        wrong=once(2) + PEER + "mapa.shared::cluster.u32 %r11, %r2, %r8;\nshr.u32 %r12, %r0, 5; and.b32 %r13, %r0, 31;\n"
+        "st.shared.b32 [%r4+512], %r0; fence.proxy.async.shared::cta; bar.sync 0;\n" + MET +
+        "setp.eq.u32 %p5, %r13, 0; @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;\n"
+        "mad.lo.s32 %r14, %r12, 128, %r2;\n"
+        "@%p5 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r14+512], 16, [%r10]; // here\n"
+        + WAIT + "ld.shared.b32 %r7, [%r2];" + KEEP + MET,
+        right=once(2) + PEER + "mapa.shared::cluster.u32 %r11, %r2, %r8;\nshr.u32 %r12, %r0, 5; and.b32 %r13, %r0, 31;\n"
+        "st.shared.b32 [%r4+512], %r13; fence.proxy.async.shared::cta; bar.sync 0;\n" + MET +
+        "setp.eq.u32 %p5, %r13, 0; @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;\n"
+        "mad.lo.s32 %r14, %r12, 128, %r2;\n"
+        "@%p5 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r14+512], 16, [%r10];\n"
+        + WAIT + "ld.shared.b32 %r7, [%r2];" + KEEP + MET,
+        cluster=2,
+    ),
     # Warps may store what is there already; but then who writes something else must have seen all of them.
     "another_value_after_the_same": Case(
         "race",

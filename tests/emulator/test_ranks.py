@@ -22,7 +22,8 @@ SIZE = 64
 @pytest.fixture
 def run() -> Iterator[Callable[..., JitSession]]:
     pytest.importorskip("cutlass")
-    from tests.emulator.public.host import CpuAsGpu, cpu_as_gpu
+    from msa_ops.emulator.cpu_as_gpu import CpuAsGpu
+    from tests.emulator.public.host import cpu_as_gpu
     from tests.emulator.public.ranks import ranks_of
 
     def run(program: Callable[[], Any], ranks: int = 3, seed: int | None = None) -> JitSession:

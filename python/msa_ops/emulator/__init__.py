@@ -8,6 +8,7 @@ What is executed and what is checked: docs/emulator.md.
 from msa_ops._C import CodeObjectError, EmulatorFault, PtxError, UnsupportedGfx950, UnsupportedPtx
 from msa_ops.emulator.chip import ARCHS, Launch, VirtualChip, emulate
 from msa_ops.emulator.compiled_object import CompiledObject, load_object
+from msa_ops.emulator.cpu_as_gpu import cpu_as_gpu
 from msa_ops.emulator.gfx950 import run_gfx950, run_gfx950_on_devices
 from msa_ops.emulator.jit import JitLaunch, JitSession, jit
 from msa_ops.emulator.multicast import multicast
@@ -37,6 +38,7 @@ __all__ = [
     "UnsupportedGfx950",
     "UnsupportedPtx",
     "VirtualChip",
+    "cpu_as_gpu",
     "emulate",
     "jit",
     "load_object",

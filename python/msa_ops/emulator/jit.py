@@ -92,18 +92,24 @@ class JitSession:
 
     def run_together(self, calls: Sequence[Callable[[], Any]]) -> list[JitLaunch]:
         """Makes several calls, each as if on a device of its own, and executes what they launch at the same time, so
-        that kernels may wait for each other. All devices may use all memory.
+        that kernels may wait for each other: the first launch of every call together, then the second. All devices may
+        use all memory.
 
-        calls: functions without arguments, each of which launches one kernel; all launch the same shape.
-        Raises as `run`.
+        calls: functions without arguments. Raises as `run`.
         """
         self._refuse_after_a_failure()
         self._session.begin_together()
+        rounds: list[list[int]] = []
         try:
             for call in calls:
+                before = len(self._session.kept_streams())
                 call()
+                for step, number in enumerate(range(before, len(self._session.kept_streams()))):
+                    if step == len(rounds):
+                        rounds.append([])
+                    rounds[step].append(number)
             self._raise_failure(None)
-            self._session.run_together()
+            self._session.run_together(rounds)
         except Exception as error:
             self._raise_failure(error)
             raise

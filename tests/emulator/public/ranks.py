@@ -7,6 +7,8 @@ have launched, so they may wait for each other. The kernels and the rest of the 
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 import sys
 import threading
@@ -22,7 +24,7 @@ import torch.distributed._symmetric_memory as symmetric
 from torch import Tensor
 
 from msa_ops.emulator import JitSession, multicast
-from tests.emulator.public.host import Stream
+from msa_ops.emulator.cpu_as_gpu import Stream
 
 
 class _Ended(BaseException):
@@ -42,11 +44,13 @@ class Ranks:
         self._met: list[Any] = []
         self._round = 0
         self._waiting: set[int] = set()
+        self._steps: list[tuple[int, int, int | None]] = []  # rank, stream, and what that waits for; None: a launch
         self._launched = 0
         self._done: set[int] = set()
         self._failure: BaseException | None = None
         self._own = threading.local()
         self.held: list[Any] = []  # as long as the program runs
+        self.at_turn: list[Callable[[int], None]] = []  # called with the rank whose turn it is
 
     @property
     def rank(self) -> int:
@@ -71,6 +75,7 @@ class Ranks:
     def meet(self, value: Any = None) -> list[Any]:
         """Waits for all ranks and their launches; what each brought, by rank."""
         this_round = self._round
+        self._note_launches()
         self._brought[self.rank] = value
         if len(self._brought) == self.size:
             self._launch()
@@ -85,15 +90,44 @@ class Ranks:
     def synchronize(self) -> None:
         """Waits for what this rank has launched; that runs when no rank can go on without it."""
         launched = self._launched
+        self._note_launches()
         self._waiting.add(self.rank)
         if len(self._waiting | self._done) == self.size:
             self._launch()
         while self._launched == launched:
             self._give_way()
 
+    def wait_stream(self, stream: int, waited_for: int) -> None:
+        """What this rank launches on a stream from now on comes after what it has launched on another one."""
+        self._note_launches()
+        self._steps.append((self.rank, stream, waited_for))
+
+    def _note_launches(self) -> None:
+        streams = self._session._session.kept_streams()
+        noted = sum(waited_for is None for *_, waited_for in self._steps)
+        self._steps += [(self.rank, stream, None) for stream in streams[noted:]]
+
+    def _rounds(self) -> list[list[int]]:
+        """What is launched together: of each stream the first one, then the second, as far as streams do not wait."""
+        reached: dict[tuple[int, int], int] = {}
+        rounds: list[list[int]] = []
+        number = 0
+        for rank, stream, waited_for in self._steps:
+            at = reached.get((rank, stream), 0)
+            if waited_for is not None:
+                reached[rank, stream] = max(at, reached.get((rank, waited_for), 0))
+                continue
+            if at == len(rounds):
+                rounds.append([])
+            rounds[at].append(number)
+            reached[rank, stream] = at + 1
+            number += 1
+        return rounds
+
     def _launch(self) -> None:
-        self._session._session.run_together()
+        self._session._session.run_together(self._rounds())
         self._session._session.begin_together()
+        self._steps.clear()
         self._waiting.clear()
         self._launched += 1
 
@@ -103,6 +137,7 @@ class Ranks:
             self._wait()
             with self._session.in_this_thread(), self._in_thread():
                 program()
+                self._note_launches()
         except _Ended:
             pass
         except BaseException as error:
@@ -129,6 +164,8 @@ class Ranks:
         if self._failure is not None:
             raise _Ended
         os.environ["LOCAL_RANK"] = os.environ["RANK"] = str(self.rank)
+        for tell in self.at_turn:
+            tell(self.rank)
 
 
 class _Handle:
@@ -147,6 +184,12 @@ class _Handle:
 
     def get_buffer(self, rank: int, sizes: Any, dtype: torch.dtype, storage_offset: int = 0) -> Tensor:
         return self._tensors[rank].view(-1)[storage_offset:].view(dtype).as_strided(sizes, _strides(sizes))
+
+
+def _copy(to: Any, source: Any, size: int, *_: Any) -> tuple[int]:
+    """In the place of a copy from device to device on a stream: at once, as soon as anything may need it."""
+    ctypes.memmove(int(to), int(source), size)
+    return (0,)
 
 
 class _Fabric:
@@ -207,6 +250,15 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
         all_reduce(tensor)
         return tensor
 
+    handles = itertools.count(1)
+
+    class OwnStream(Stream):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.cuda_stream = next(handles)
+
+        def wait_stream(self, other: Stream) -> None:
+            ranks.wait_stream(self.cuda_stream, other.cuda_stream)
+
     package, core = types.ModuleType("nvshmem"), _nvshmem(ranks)
     package.core = core  # type: ignore[attr-defined]
     device = types.ModuleType("cuda.core")
@@ -238,6 +290,8 @@ def ranks_of(session: JitSession, size: int, in_thread: Callable[[], Any]) -> It
         for name, value in cuda.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(Stream, "synchronize", lambda _: ranks.synchronize()))
+        stack.enter_context(mock.patch.object(torch.cuda, "Stream", OwnStream))
+        stack.enter_context(mock.patch("cuda.bindings.driver.cuMemcpyDtoDAsync", _copy))
         stack.enter_context(mock.patch.object(symmetric, "_SymmetricMemory", _Fabric))
         stack.enter_context(mock.patch.object(torch._C._distributed_c10d, "_SymmetricMemory", _Fabric))
         stack.enter_context(mock.patch.object(torch.ops.symm_mem, "multimem_all_reduce_", sum_of_all))

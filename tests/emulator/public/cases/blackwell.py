@@ -76,6 +76,10 @@ GROUPS = {"num_groups": 2, "problem_sizes_mnkl": [(128, 256, 256, 1), (256, 128,
 SCALED_GEMM = "blockscaled_gemm/dense_blockscaled_gemm_persistent"
 BLOCKWISE = {"mnkl": (256, 256, 256, 1), "ab_dtype": e4m3, "c_dtype": bfloat, "scale_dtype": single}
 
+TWO_GROUPS = BLOCKWISE | {"mnkl": (256, 256, 256, 2)}
+CONTIGUOUS = TWO_GROUPS | {"acc_dtype": single, "use_2cta_instrs": False} | K_MAJOR | ONE | ONCE
+MASKED = gemm("masked_grouped_gemm", "blockwise_gemm/masked_grouped_gemm.py", **TWO_GROUPS)
+
 MIXED_DECODE = [
     example(
         f"mixed_input_fmha_decode_{splits}",
@@ -183,12 +187,27 @@ CASES = [
         for mode in ("SMEM", "GMEM")
     ),
     *gemm("blockwise_gemm", "blockwise_gemm/blockwise_gemm.py", **BLOCKWISE),
-    *gemm(
-        "contiguous_grouped_gemm",
-        "blockwise_gemm/contiguous_grouped_gemm.py",
-        **(BLOCKWISE | {"mnkl": (256, 256, 256, 2)}),
+    example("contiguous_grouped_gemm", "sm_100a", f"{FOLDER}/blockwise_gemm/contiguous_grouped_gemm.py", **CONTIGUOUS),
+    example(
+        "contiguous_grouped_gemm_pair",
+        "sm_100a",
+        f"{FOLDER}/blockwise_gemm/contiguous_grouped_gemm.py",
+        **(CONTIGUOUS | {"cluster_shape_mn": (2, 1), "use_2cta_instrs": True}),
     ),
-    *gemm("masked_grouped_gemm", "blockwise_gemm/masked_grouped_gemm.py", **(BLOCKWISE | {"mnkl": (256, 256, 256, 2)})),
+    *MASKED,
+    # No tile is looked up behind the last one.
+    *(
+        mended(
+            case,
+            (
+                r"(setp\.ne\.b32\s+(%p\d+), %r\d+, 0;\s+shl\.b32\s+%r\d+, %r\d+, \d+;"
+                r"\s+mul\.wide\.s32\s+%rd\d+, %r\d+, 4;\s+add\.s64\s+%rd\d+, %rd\d+, %rd\d+;\s+)"
+                r"(ld\.global\.b32\s+(%r\d+), \[%rd\d+\];)",
+                r"\1mov.b32 \4, 0; @\2 \3",
+            ),
+        )
+        for case in MASKED
+    ),
     *(
         example(
             f"mla_decode_{name}",

@@ -1,8 +1,9 @@
-"""The few calls of the CUDA driver that scripts make by themselves, answered for a machine with one emulated chip."""
+"""The few calls of the CUDA driver that host code in Python makes by itself, answered for one emulated chip."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -11,17 +12,16 @@ from msa_ops.registry import parse_platform
 
 
 @contextlib.contextmanager
-def driver_of(arch: str) -> Iterator[None]:
+def driver_of(arch: str, multiprocessors: int | None = None) -> Iterator[None]:
     """Within the block `cuda.bindings.driver` and `.runtime` know one device of this arch."""
-    from cuda.bindings import driver, runtime
-
+    driver, runtime = (importlib.import_module(f"cuda.bindings.{name}") for name in ("driver", "runtime"))
     chip = parse_platform(arch)
     ok, runtime_ok = driver.CUresult.CUDA_SUCCESS, runtime.cudaError_t.cudaSuccess
     attribute = driver.CUdevice_attribute
     attributes = {
         attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: int(arch.removeprefix("sm_")[:-2]),
         attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: int(arch[-2]),
-        attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: chip.multiprocessors,
+        attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: multiprocessors or chip.multiprocessors,
     }
 
     def answer(*values: Any) -> Any:

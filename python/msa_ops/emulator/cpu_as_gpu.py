@@ -1,0 +1,191 @@
+"""torch as host code expects it on a GPU, with the CPU's memory as that GPU's: `cpu_as_gpu`."""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from msa_ops.emulator.driver_answers import driver_of
+from msa_ops.emulator.jit import JitSession
+from msa_ops.registry.platform import parse
+
+ALIGNMENT = 256
+"""Of the memory that a GPU's allocator gives, in bytes."""
+_L2_BYTES = 50 << 20
+_SHARED_BYTES = 232_448  # that a block may have
+
+
+class CpuAsGpu(TorchFunctionMode):
+    """Copies to and from the device are copies in memory; every tensor that torch makes is the session's memory."""
+
+    def __init__(self, session: JitSession, synchronize: Callable[[], None] = lambda: None) -> None:
+        """synchronize: waits for what has been launched."""
+        super().__init__()
+        self.session = session
+        self.synchronize = synchronize
+        self.known: dict[int, int] = {}
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if function is torch.Tensor.cpu:
+            self.synchronize()
+        if function in (torch.Tensor.cuda, torch.Tensor.cpu):
+            return self._seen(_aligned(args[0].clone(memory_format=torch.preserve_format)))
+        moved = "device" in kwargs or any(_is_device(value) for value in args)
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _cpu(kwargs["device"])
+        if function is torch.Tensor.to:
+            args = tuple(_cpu(value) for value in args)
+            if moved:
+                kwargs["copy"] = True
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        result = function(*args, **kwargs)
+        return self._seen(_aligned(result) if moved and isinstance(result, torch.Tensor) else result)
+
+    def _seen(self, result: Any) -> Any:
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                if storage.nbytes() > self.known.get(storage.data_ptr(), 0):
+                    self.known[storage.data_ptr()] = storage.nbytes()
+                    self.session.use(torch.empty(0, dtype=torch.uint8).set_(storage))
+        return result
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A new tensor where a GPU's allocator would have put it: at a multiple of 256 bytes."""
+    size = tensor.untyped_storage().nbytes()
+    if tensor.data_ptr() % ALIGNMENT == 0 or tensor.requires_grad or tensor.storage_offset() or not size:
+        return tensor
+    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+    start = -memory.data_ptr() % ALIGNMENT
+    flat = memory[start : start + size].view(tensor.dtype)
+    moved = flat.as_strided(tensor.shape, tensor.stride(), flat.storage_offset())
+    return moved.copy_(tensor)
+
+
+def _is_device(value: Any) -> bool:
+    return isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda"))
+
+
+def _cpu(value: Any) -> Any:
+    return (
+        torch.device("cpu") if _is_device(value) or (isinstance(value, int) and not isinstance(value, bool)) else value
+    )
+
+
+class Stream:
+    """In the place of a CUDA stream."""
+
+    cuda_stream = 0
+    device = torch.device("cpu")
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, _: Any) -> None: ...
+
+
+class Graph:
+    """In the place of a CUDA graph: what would be captured has run at once, which counts as the first replay."""
+
+    replayed = False
+
+    def replay(self) -> None:
+        if self.replayed:
+            raise NotImplementedError("a graph that is replayed twice")
+        self.replayed = True
+
+
+class Event:
+    """In the place of a CUDA event."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def record(self, *_: Any) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, *_: Any) -> None: ...
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+
+@contextmanager
+def cpu_as_gpu(session: JitSession, *, multiprocessors: int | None = None) -> Iterator[None]:
+    """Within the block of a `jit` session, torch shows one GPU of its chip, for libraries that look for one.
+
+    `device="cuda"` is the CPU, and every tensor that torch makes is memory that the session's kernels may use, at
+    multiples of 256 bytes. `torch.cuda` has one current device with the chip's properties, streams and events that do
+    nothing, since a launch is over when it returns, and graphs that run what they capture at once, for one replay.
+    CuTe-DSL's `HardwareInfo` and the few questions that Python asks the driver (`cuda.bindings`) are answered alike.
+
+    multiprocessors: what the host code is told, if not the chip's number; kernels that divide their work by it are
+        faster to emulate with few.
+
+    What torch computes "on the GPU" is the CPU's result, and functions that torch has for CUDA alone stay missing.
+    """
+    utils = importlib.import_module("cutlass.utils")
+    chip = parse(session.chip)
+    told = multiprocessors or chip.multiprocessors
+    major, minor = divmod(int("".join(filter(str.isdigit, session.chip))), 10)
+    properties = types.SimpleNamespace(
+        name=f"emulated {session.chip}",
+        multi_processor_count=told,
+        major=major,
+        minor=minor,
+        L2_cache_size=_L2_BYTES,
+        shared_memory_per_block_optin=_SHARED_BYTES,
+        shared_memory_per_multiprocessor=_SHARED_BYTES + 1024,
+    )
+
+    class Hardware:
+        def __init__(self, *_: Any) -> None: ...
+
+        def get_max_active_clusters(self, cluster_size: int, *_: Any, **__: Any) -> int:
+            return max(1, told // cluster_size)
+
+        def get_device_multiprocessor_count(self) -> int:
+            return told
+
+        def get_l2_cache_size_in_bytes(self) -> int:
+            return _L2_BYTES
+
+    replaced = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda *_: None,
+        "synchronize": lambda *_: None,
+        "empty_cache": lambda: None,
+        "current_stream": lambda *_: Stream(),
+        "default_stream": lambda *_: Stream(),
+        "Stream": Stream,
+        "Event": Event,
+        "stream": lambda _: nullcontext(),
+        "CUDAGraph": Graph,
+        "graph": lambda *_, **__: nullcontext(),
+        "get_device_properties": lambda *_: properties,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_capability": lambda *_: (major, minor),
+        "device": lambda _: nullcontext(),
+        "is_current_stream_capturing": lambda: False,
+    }
+    with ExitStack() as stack:
+        for name, value in replaced.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
+        stack.enter_context(driver_of(session.chip, told))
+        stack.enter_context(mock.patch.object(utils, "HardwareInfo", Hardware))
+        stack.enter_context(CpuAsGpu(session))
+        yield
