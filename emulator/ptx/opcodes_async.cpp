@@ -291,7 +291,8 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
                                                   &destination.block->shared(), to, Operation::function,
                                                   StoreBulk::kWhole);
     issue.signals.push_back(end.signal);
-    issue.blocks = {source.block, destination.block};
+    // Not the source, as with stores: the engine reads it even if its block has ended.
+    issue.blocks = {destination.block};
     warp.block().cluster().async().issue(std::move(issue), warp.origin());
   });
 }

@@ -100,6 +100,21 @@ def test_devices_at_the_same_time(session: JitSession) -> None:
     assert torch.equal(out[0], a[0] + 3) and torch.equal(out[1], a[1] + 3)
 
 
+def test_calls_of_several_launches_at_the_same_time(session: JitSession) -> None:
+    """The second launch of a call finds what the first one wrote."""
+    a, between, out = ([torch.full((THREADS,), float(i)) for i in range(2)] for _ in range(3))
+    session.use(*a, *between, *out)
+    first = [compiled(3.0, one, other) for one, other in zip(a, between, strict=True)]
+    second = [compiled(4.0, one, other) for one, other in zip(between, out, strict=True)]
+
+    def call(i: int) -> None:
+        first[i]()
+        second[i]()
+
+    assert len(session.run_together([lambda: call(0), lambda: call(1)])) == 4
+    assert torch.equal(out[0], a[0] + 7) and torch.equal(out[1], a[1] + 7)
+
+
 def test_another_thread(session: JitSession) -> None:
     a, out = torch.zeros(THREADS), torch.empty(THREADS)
     session.use(a, out)

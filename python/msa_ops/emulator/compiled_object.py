@@ -110,7 +110,7 @@ class CompiledObject:
         every device together, then the second. All devices may use all memory.
 
         arguments: those of each device. The rest is as in `run`. Returns the reports of the devices.
-        Raises as `run`; ValueError if the devices do not launch grids of the same shape.
+        Raises as `run`; ValueError if the devices do not launch the same number of kernels.
         """
         if not arguments:
             raise ValueError("arguments: none; accepted: those of at least one device")

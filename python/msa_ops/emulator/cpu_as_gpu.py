@@ -18,6 +18,9 @@ from msa_ops.registry.platform import parse
 
 ALIGNMENT = 256
 """Of the memory that a GPU's allocator gives, in bytes."""
+_DEVICE_OF = torch.Tensor.device.__get__
+_OF_OTHERS = {"__get__", "frombuffer", "from_numpy", "from_dlpack", "from_file", "as_tensor", "asarray"}
+"""Functions of torch whose results may be memory that was there before."""
 _L2_BYTES = 50 << 20
 _SHARED_BYTES = 232_448  # that a block may have
 
@@ -34,6 +37,8 @@ class CpuAsGpu(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
+        if function == _DEVICE_OF:
+            return torch.device("cuda", 0)
         if function is torch.Tensor.cpu:
             self.synchronize()
         if function in (torch.Tensor.cuda, torch.Tensor.cpu):
@@ -48,7 +53,9 @@ class CpuAsGpu(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         result = function(*args, **kwargs)
-        return self._seen(_aligned(result) if moved and isinstance(result, torch.Tensor) else result)
+        if isinstance(result, torch.Tensor) and (moved or _is_new(function, result, args, kwargs)):
+            result = _aligned(result)
+        return self._seen(result)
 
     def _seen(self, result: Any) -> Any:
         for value in result if isinstance(result, tuple | list) else (result,):
@@ -58,6 +65,16 @@ class CpuAsGpu(TorchFunctionMode):
                     self.known[storage.data_ptr()] = storage.nbytes()
                     self.session.use(torch.empty(0, dtype=torch.uint8).set_(storage))
         return result
+
+
+def _is_new(function: Any, result: torch.Tensor, args: Any, kwargs: Any) -> bool:
+    """Whether a function has allocated its result: it is no part of an argument, nor memory of somebody else."""
+    if getattr(function, "__name__", "") in _OF_OTHERS:
+        return False
+    given = [*args, *kwargs.values()]
+    tensors = [one for value in given for one in (value if isinstance(value, list | tuple) else (value,))]
+    own = result.untyped_storage().data_ptr()
+    return all(not isinstance(one, torch.Tensor) or one.untyped_storage().data_ptr() != own for one in tensors)
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:
@@ -125,10 +142,11 @@ class Event:
 def cpu_as_gpu(session: JitSession, *, multiprocessors: int | None = None) -> Iterator[None]:
     """Within the block of a `jit` session, torch shows one GPU of its chip, for libraries that look for one.
 
-    `device="cuda"` is the CPU, and every tensor that torch makes is memory that the session's kernels may use, at
-    multiples of 256 bytes. `torch.cuda` has one current device with the chip's properties, streams and events that do
-    nothing, since a launch is over when it returns, and graphs that run what they capture at once, for one replay.
-    CuTe-DSL's `HardwareInfo` and the few questions that Python asks the driver (`cuda.bindings`) are answered alike.
+    `device="cuda"` is the CPU, all tensors say that they are on "cuda:0", and every one that torch makes is memory that
+    the session's kernels may use, at multiples of 256 bytes. `torch.cuda` has one current device with the chip's
+    properties, streams and events that do nothing, since a launch is over when it returns, and graphs that run what
+    they capture at once, for one replay. CuTe-DSL's `HardwareInfo` and the few questions that Python asks the driver
+    (`cuda.bindings`) are answered alike.
 
     multiprocessors: what the host code is told, if not the chip's number; kernels that divide their work by it are
         faster to emulate with few.

@@ -18,11 +18,32 @@ def driver_of(arch: str, multiprocessors: int | None = None) -> Iterator[None]:
     chip = parse_platform(arch)
     ok, runtime_ok = driver.CUresult.CUDA_SUCCESS, runtime.cudaError_t.cudaSuccess
     attribute = driver.CUdevice_attribute
-    attributes = {
-        attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: int(arch.removeprefix("sm_")[:-2]),
-        attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: int(arch[-2]),
-        attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: multiprocessors or chip.multiprocessors,
+    major, minor = int(arch.removeprefix("sm_")[:-2]), int(arch[-2])
+    shared = 334_848 if arch == "sm_107a" else 232_448  # bytes that a block may have
+    figures = {
+        "COMPUTE_CAPABILITY_MAJOR": major,
+        "COMPUTE_CAPABILITY_MINOR": minor,
+        "MULTIPROCESSOR_COUNT": multiprocessors or chip.multiprocessors,
+        "WARP_SIZE": 32,
+        "MAX_THREADS_PER_BLOCK": 1024,
+        "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+        "MAX_BLOCKS_PER_MULTIPROCESSOR": 32,
+        "MAX_SHARED_MEMORY_PER_BLOCK": 48 << 10,
+        "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": shared,
+        "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": shared + 1024,
+        "RESERVED_SHARED_MEMORY_PER_BLOCK": 1024,
+        "MAX_REGISTERS_PER_BLOCK": 65_536,
+        "MAX_REGISTERS_PER_MULTIPROCESSOR": 65_536,
+        "CLUSTER_LAUNCH": 1,
+        "COOPERATIVE_LAUNCH": 0,
+        "MULTICAST_SUPPORTED": 1,
     }
+    attributes = {getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"): figure for name, figure in figures.items()}
+
+    def attribute_of(name: Any, _: Any) -> tuple[Any, int]:
+        if name not in attributes:
+            raise NotImplementedError(f"{name} of an emulated chip")
+        return ok, attributes[name]
 
     def answer(*values: Any) -> Any:
         return lambda *args, **kwargs: (ok, *values)
@@ -41,7 +62,7 @@ def driver_of(arch: str, multiprocessors: int | None = None) -> Iterator[None]:
         (driver, "cuStreamCreate", answer(driver.CUstream(0))),
         (driver, "cuStreamSynchronize", answer()),
         (driver, "cuStreamDestroy", answer()),
-        (driver, "cuDeviceGetAttribute", lambda name, device: (ok, attributes[name])),
+        (driver, "cuDeviceGetAttribute", attribute_of),
         (runtime, "cudaDeviceSynchronize", lambda: (runtime_ok,)),
         (runtime, "cudaGetDeviceCount", lambda: (runtime_ok, 1)),
         (runtime, "cudaGetDevice", lambda: (runtime_ok, 0)),

@@ -27,6 +27,11 @@ def allocation(name: str, value: Any) -> Allocation:
     Raises ValueError for a tensor that is not on the CPU or whose elements are not in its memory as they read, for
     arrays of Python objects and for negative strides; TypeError for anything else than a tensor or an array.
     """
+    with torch._C.DisableTorchFunction():  # what a tensor is, not what it shows within cpu_as_gpu
+        return _allocation(name, value)
+
+
+def _allocation(name: str, value: Any) -> Allocation:
     if not is_memory(value):
         raise TypeError(f"{name}: {type(value).__name__}; accepted: CPU tensors and NumPy arrays")
     if isinstance(value, Tensor):

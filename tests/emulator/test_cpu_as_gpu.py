@@ -1,0 +1,77 @@
+"""Host code that looks for a GPU finds the emulated chip, and nothing of it stays when the block ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from msa_ops.emulator import EmulatorFault, JitSession, cpu_as_gpu, jit
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler"),
+]
+THREADS = 64
+
+
+@pytest.fixture
+def session() -> Iterator[JitSession]:
+    pytest.importorskip("cutlass")
+    with jit("sm_100a") as session:
+        yield session
+
+
+def test_what_host_code_sees(session: JitSession) -> None:
+    import cutlass.utils
+    from cuda.bindings import driver
+
+    before = torch.cuda.is_available()
+    with cpu_as_gpu(session):
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        assert (properties.major, properties.minor, properties.multi_processor_count) == (10, 0, 148)
+        assert torch.cuda.get_device_capability() == (10, 0) and torch.cuda.is_available()
+        assert cutlass.utils.HardwareInfo().get_max_active_clusters(4) == 37
+        major = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        assert driver.cuDeviceGetAttribute(major, 0)[1] == 10
+        tensor = torch.ones(3, 5, device="cuda")
+        assert tensor.is_cuda and tensor.device == torch.device("cuda:0") and tensor.data_ptr() % 256 == 0
+        made = [
+            tensor.clone(),
+            tensor + 1,
+            torch.empty_like(tensor),
+            torch.cat([tensor, tensor]),
+            tensor.to(torch.int8),
+        ]
+        assert all(one.data_ptr() % 256 == 0 for one in made)
+        assert tensor[1:].data_ptr() == tensor.data_ptr() + 20 and tensor.mT.data_ptr() == tensor.data_ptr()
+        array = np.zeros(5, np.float32)
+        assert torch.from_numpy(array).data_ptr() == array.ctypes.data
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert tensor.cpu().tolist() == tensor.tolist()
+    with cpu_as_gpu(session, multiprocessors=6):
+        assert torch.cuda.get_device_properties(0).multi_processor_count == 6
+        assert cutlass.utils.HardwareInfo().get_max_active_clusters(4) == 1
+    assert torch.cuda.is_available() == before and not torch.ones(1).is_cuda
+    assert torch.ones(1).device.type == "cpu"
+
+
+def test_every_tensor_is_memory(session: JitSession) -> None:
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack
+
+    from tests.emulator.jit_kernels import add
+
+    foreign = torch.zeros(THREADS)
+    with cpu_as_gpu(session):
+        a = torch.arange(THREADS, dtype=torch.float32, device="cuda")
+        out = torch.empty(THREADS, device="cuda")
+        views = from_dlpack(a), from_dlpack(out)
+        function = cute.compile(add, *views, 2.0)
+        session.run(function, *views)
+        assert torch.equal(out, a + 2)
+        with pytest.raises(EmulatorFault, match="out of bounds"):
+            session.run(function, from_dlpack(foreign), views[1])
