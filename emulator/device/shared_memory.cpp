@@ -226,7 +226,8 @@ std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int la
 const std::byte* SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment,
                                          AccessId access, int lane) {
   const std::size_t start = offset(address, bytes, alignment, "asynchronous read", lane);
-  remote_use_.note_work(access);
+  // What the block itself sends to another one may outlive it, as its stores may: an H200 reads it all the same.
+  if (remote_use_.is_remote(ordering_.current())) remote_use_.note_work(access);
   use<false>(start, bytes, access, false, ordering_.record(access).asynchronous, lane);
   want_written(start, bytes, lane);
   return &data_[start];
@@ -242,6 +243,7 @@ void SharedMemory::will_write(std::uint64_t address, std::size_t bytes, std::siz
 void SharedMemory::will_be_sent(std::uint64_t address, std::size_t bytes, AccessId access, int lane,
                                 const std::byte* source) {
   const Sent one{offset(address, bytes, 16, "asynchronous write", lane), bytes, source};
+  remote_use_.note_work(access);
   sending_ = &one;
   try {
     use<true>(one.start, bytes, access, false, true, lane);

@@ -489,6 +489,25 @@ def test_a_block_may_end_before_its_stores(end: str) -> None:
         assert out.tolist() == list(range(64))
 
 
+def test_a_block_may_end_before_what_it_sends() -> None:
+    """The other block of the cluster waits for it; tests/emulator/silicon/exit_with_sends.py shows it on a GPU."""
+    body = once() + "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 256;\n"
+    body += (
+        "st.shared.b32 [%r4+512], %r0;\nfence.proxy.async.shared::cta; "
+        + MET
+        + "setp.eq.u32 %p5, %r6, 0;\n@!%p5 bra GET;\n"
+    )
+    body += "mov.b32 %r8, 1; mapa.shared::cluster.u32 %r9, %r2, %r8; mapa.shared::cluster.u32 %r10, %r1, %r8;\n"
+    body += (
+        "@%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r9], [%r2+512], 256, [%r10];\n"
+    )
+    body += "bra DONE;\nGET:\n" + WAIT + READ + KEEP + "DONE:\n"
+    for seed in (None, 1, 2, 3):
+        out = np.full(64, -1, np.int32)
+        run_ptx(kernel(START + body, 2, SHARED), "k", 2, 64, [np.zeros(64, np.int32), out], cluster=2, seed=seed)
+        assert out.tolist() == list(range(64))
+
+
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_warps_may_store_the_same_value(width: int) -> None:
     """Each reads it back without waiting for the other; after a barrier it may be changed."""

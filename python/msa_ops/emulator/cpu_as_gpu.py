@@ -53,13 +53,15 @@ class CpuAsGpu(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         result = function(*args, **kwargs)
-        if isinstance(result, torch.Tensor) and (moved or _is_new(function, result, args, kwargs)):
+        if isinstance(result, torch.Tensor) and (
+            (moved and _has_memory(result)) or _is_new(function, result, args, kwargs)
+        ):
             result = _aligned(result)
         return self._seen(result)
 
     def _seen(self, result: Any) -> Any:
         for value in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, torch.Tensor) and _has_memory(value):
                 storage = value.untyped_storage()
                 if storage.nbytes() > self.known.get(storage.data_ptr(), 0):
                     self.known[storage.data_ptr()] = storage.nbytes()
@@ -67,9 +69,15 @@ class CpuAsGpu(TorchFunctionMode):
         return result
 
 
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its elements are where they seem to be: not so of subclasses such as fake tensors."""
+    plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    return plain and tensor.layout == torch.strided and tensor.device.type == "cpu"
+
+
 def _is_new(function: Any, result: torch.Tensor, args: Any, kwargs: Any) -> bool:
     """Whether a function has allocated its result: it is no part of an argument, nor memory of somebody else."""
-    if getattr(function, "__name__", "") in _OF_OTHERS:
+    if getattr(function, "__name__", "") in _OF_OTHERS or not _has_memory(result):
         return False
     given = [*args, *kwargs.values()]
     tensors = [one for value in given for one in (value if isinstance(value, list | tuple) else (value,))]
@@ -125,6 +133,8 @@ class Graph:
 
 class Event:
     """In the place of a CUDA event."""
+
+    cuda_event = 0
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
