@@ -77,17 +77,6 @@ CASES = {
         once() + EXPECT.replace("{n}", "128") + MET + PEER + FIRST
         + "@%p5 st.async" + BYTES + ".b32 [%r9], %r0, [%r10];\n" + UNLESS_FIRST + WAIT + "DONE:\n",
     ),
-    # The block that sends ends before its memory has been read.
-    "source_of_a_copy": Case(
-        once() + EXPECT.replace("{n}", "128") + "st.shared.b32 [%r4], %r0; fence.proxy.async;\n" + MET + PEER + FIRST
-        + "mapa.shared::cluster.u32 %r11, %r2, %r8; add.s32 %r11, %r11, 512; and.pred %p6, %p5, %p1;\n"
-        "@%p6 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r2], 128, [%r10]; // here\n"
-        + UNLESS_FIRST + WAIT + "DONE:\n",
-        once() + EXPECT.replace("{n}", "128") + "st.shared.b32 [%r4], %r0; fence.proxy.async;\n" + MET + PEER + FIRST
-        + "mapa.shared::cluster.u32 %r11, %r2, %r8; add.s32 %r11, %r11, 512; and.pred %p6, %p5, %p1;\n"
-        "@%p6 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r2], 128, [%r10];\n"
-        + UNLESS_FIRST + WAIT + "DONE:\n" + MET,
-    ),
 }  # fmt: skip
 
 
