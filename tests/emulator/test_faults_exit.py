@@ -3,7 +3,7 @@
 In order, and under random schedules, whether or not the use comes before the end there.
 """
 
-# ruff: noqa: E501 (programs, a line a step)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
