@@ -164,18 +164,23 @@ PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int
   if (!read(values, grad_enabled, reading)) return nullptr;
   const std::shared_ptr<const Call> call = find(reading.bytes);  // what runs meanwhile may forget it
   if (call == nullptr) return nullptr;
-  if (call->make.is_none()) {
+  if (call->maker == nullptr && call->make.is_none()) {
     if (!launch(*call, reading)) return nullptr;
     return Py_NewRef(values.outs == nullptr ? Py_None : values.outs);
   }
-  py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call->make.ptr()));
+  py::object made = make_results(*call, reading);
+  if (made.is_none() || !launch(*call, reading)) return nullptr;
+  return PyTuple_GET_SIZE(made.ptr()) == 1 ? Py_NewRef(PyTuple_GET_ITEM(made.ptr(), 0)) : made.release().ptr();
+}
+
+py::object CallReplays::make_results(const Call& call, Reading& reading) const {
+  if (call.maker != nullptr) return call.maker->make(reading.spans);
+  py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call.make.ptr()));
   if (!made) throw py::error_already_set();
-  const auto results = made.cast<py::tuple>();
-  for (const py::handle result : results) {
-    if (!reader_.append_span(result, reading.spans)) return nullptr;
+  for (const py::handle result : made.cast<py::tuple>()) {
+    if (!reader_.append_span(result, reading.spans)) return py::none();
   }
-  if (!launch(*call, reading)) return nullptr;
-  return results.size() == 1 ? Py_NewRef(PyTuple_GET_ITEM(results.ptr(), 0)) : made.release().ptr();
+  return made;
 }
 
 void CallReplays::make_room() {
@@ -259,7 +264,8 @@ bool CallReplays::remember(const py::tuple& args, const py::dict& kwargs, py::ha
   auto& spans = reading.spans;
   for_values({}, 0, made, made_workspace, [&](py::handle value) { reader_.append_span(value, spans); });
   if (spans.size() != tensors.size()) return false;
-  Call call{device, {}, 0, std::move(make), std::make_unique<LaunchGraphs>()};
+  auto maker = py::isinstance<ResultMaker>(make) ? make.cast<std::shared_ptr<ResultMaker>>() : nullptr;
+  Call call{device, {}, 0, std::move(maker), std::move(make), std::make_unique<LaunchGraphs>()};
   for (const py::handle launch : launches) {
     const auto pair = launch.cast<py::tuple>();
     ReplayedLaunch one{pair[0].cast<int>(), {}, {}};

@@ -16,6 +16,7 @@
 #include "call_signature.hpp"
 #include "kept_workspaces.hpp"
 #include "launch_graph.hpp"
+#include "result_maker.hpp"
 
 namespace msa_ops {
 
@@ -58,8 +59,8 @@ class CallReplays {
   PyObject* run(const CallValues& values, bool grad_enabled, std::int64_t generation);
 
   // Keeps the launches of a call. outs: a tuple of tensors or None. launches: (position, values) each, where an address
-  // is a value with an attribute `tensor`. made: results if `outs` is None; made_workspace: a tensor or None. make: gives
-  // such results anew, in a tuple; None if no result was made. Returns False, and keeps nothing, if an address cannot be
+  // is a value with an attribute `tensor`. made: results if `outs` is None; made_workspace: a tensor or None. make: a
+  // ResultMaker, or a callable that gives such results anew, in a tuple; None if no result was made. Returns False, and keeps nothing, if an address cannot be
   // told to be one tensor's and no other's.
   bool remember(const pybind11::tuple& args, const pybind11::dict& kwargs, pybind11::handle outs,
                 pybind11::handle wish, bool grad_enabled, std::int64_t generation, const pybind11::tuple& made,
@@ -72,6 +73,7 @@ class CallReplays {
     int device;
     std::vector<ReplayedLaunch> launches;
     std::int64_t workspace_bytes;  // 0 if the call makes no workspace
+    std::shared_ptr<ResultMaker> maker;  // makes the results, if it can
     pybind11::object make;
     std::unique_ptr<LaunchGraphs> graphs;
   };
@@ -87,6 +89,8 @@ class CallReplays {
   bool read(const CallValues& values, bool grad_enabled, Reading& reading) const;
   std::shared_ptr<const Call> find(const std::string& bytes);
   void forget();
+  // Results in a tuple, their spans behind those read; None if they cannot be made or described.
+  pybind11::object make_results(const Call& call, Reading& reading) const;
   // Counts one graph more; those that were not used for the longest time are given up.
   void make_room();
   // Its memory is null if the call makes none, or if there is no memory. `plain`: the stream is not captured; what is

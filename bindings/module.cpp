@@ -9,6 +9,7 @@
 #include "emulator_bindings.hpp"
 #include "object_bindings.hpp"
 #include "op_entry.hpp"
+#include "result_maker.hpp"
 #include "session_bindings.hpp"
 #include "torch_state.hpp"
 
@@ -83,6 +84,17 @@ PYBIND11_MODULE(_C, m) {
            py::keep_alive<1, 2>(), py::arg("reader"), py::arg("names"), py::arg("written"), py::arg("alignment"))
       .def("remember", &msa_ops::CallReplays::remember, "Keeps the launches of a call; False if that is not possible.")
       .def("__len__", &msa_ops::CallReplays::size);
+
+  py::class_<msa_ops::ResultMaker, std::shared_ptr<msa_ops::ResultMaker>>(m, "ResultMaker")
+      .def_static("of", &msa_ops::ResultMaker::of, py::arg("results"),
+                  "What makes tensors like these; None if torch's libraries lack a function, or for tensors of other devices.")
+      .def(
+          "make",
+          [](const msa_ops::ResultMaker& maker) {
+            std::vector<msa_ops::SignatureReader::Span> spans;
+            return maker.make(spans);
+          },
+          "A tuple of tensors whose values are not set; None if there is no memory.");
 
   py::class_<msa_ops::TorchState, std::shared_ptr<msa_ops::TorchState>>(m, "TorchState")
       .def(py::init<py::list, py::object>(), py::arg("obstacles"), py::arg("grad_enabled"))

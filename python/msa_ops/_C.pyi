@@ -49,12 +49,17 @@ class CallReplays:
         made_workspace: Any,
         device: int,
         launches: Sequence[tuple[int, tuple[int, ...]]],
-        make: Callable[[], tuple[Any, ...]] | None,
+        make: ResultMaker | Callable[[], tuple[Any, ...]] | None,
     ) -> bool: ...
     def __len__(self) -> int: ...
 
 class _Registry(Protocol):
     generation: int
+
+class ResultMaker:
+    @staticmethod
+    def of(results: tuple[Any, ...]) -> ResultMaker | None: ...
+    def make(self) -> tuple[Any, ...] | None: ...
 
 class TorchState:
     def __init__(self, obstacles: list[Callable[[], object]], grad_enabled: Callable[[], bool]) -> None: ...

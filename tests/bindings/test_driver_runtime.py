@@ -265,15 +265,16 @@ def test_the_interpreter_is_free_while_the_driver_launches(tmp_path: Path) -> No
     assert [line.split(" held ")[1] for line in found if line.startswith("launch")] == ["0", "0"]
 
 
-def test_results_are_made_and_given_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["make", "_C.ResultMaker.of(made)"])
+def test_results_are_made_and_given_back(tmp_path: Path, how: str) -> None:
     found = replay(
         tmp_path,
-        """
+        f"""
         def make(): return tuple(torch.empty(4, 128, dtype=torch.uint8) for _ in range(2))
         made = make()
         def into(x, codes, scales, scratch, first, second):
             note(position, (pointer(first), pointer(second), pointer(scales), 0, 0x3F800000, 64))
-        assert remember(into, made=made, make=make)
+        assert remember(into, made=made, make={how})
         stand_in.show_parameters(2)
         first, second = call(*tensors())
         lines(first.data_ptr(), second.data_ptr())

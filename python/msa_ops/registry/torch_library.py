@@ -37,7 +37,7 @@ STATE = _C.TorchState.without_python() or _C.TorchState(_OBSTACLES, torch.is_gra
 
 
 def _maker(results: tuple[Tensor, ...]) -> Callable[[], tuple[Tensor, ...]]:
-    """Makes results like these."""
+    """Makes results like these, where `_C.ResultMaker` cannot."""
     if len(results) == 1:
         make = _maker_of_one(results[0])
         return lambda: (make(),)
@@ -154,7 +154,7 @@ class Op:
             return
         if not all(result.is_contiguous() for result in made):
             return
-        make = _maker(made) if made else None
+        make = (_C.ResultMaker.of(made) or _maker(made)) if made else None
         self.replays.remember(
             args, kwargs, outs, backend, grad, generation, made, workspace, plan.device.index, launches, make
         )
