@@ -3,7 +3,6 @@
 In order, and under random schedules, whether or not the use comes before the end there.
 """
 
-
 from __future__ import annotations
 
 from dataclasses import dataclass
