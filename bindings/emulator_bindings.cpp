@@ -211,6 +211,43 @@ void add_emulator(py::module_& m) {
       py::arg("swizzle"), py::arg("atomicity"), py::arg("nan_outside"), py::arg("l2_promotion"),
       "The 128 bytes of a tensor map; ValueError for what the driver refuses.");
   m.def(
+      "encode_im2col_map",
+      [](unsigned type, std::uint64_t address, const std::vector<std::uint64_t>& sizes,
+         const std::vector<std::uint64_t>& strides, const std::vector<std::int32_t>& lower,
+         const std::vector<std::int32_t>& upper, std::uint32_t channels, std::uint32_t pixels,
+         const std::vector<std::uint32_t>& steps, unsigned swizzle, unsigned atomicity, bool nan_outside,
+         unsigned l2_promotion) {
+        using emulator::ptx::TensorMap;
+        const std::size_t rank = sizes.size();
+        if (rank < 3 || rank > TensorMap::kMostDimensions || strides.size() + 1 != rank || steps.size() != rank ||
+            lower.size() + 2 != rank || upper.size() + 2 != rank) {
+          throw std::invalid_argument(
+              "tensor map: 3 to 5 sizes, as many steps, one stride less, and corners of two numbers less");
+        }
+        TensorMap map;
+        map.address = address;
+        map.rank = static_cast<unsigned>(rank);
+        map.type = static_cast<TensorMap::Type>(type);
+        std::copy(sizes.begin(), sizes.end(), map.sizes.begin());
+        std::copy(strides.begin(), strides.end(), map.strides.begin() + 1);
+        std::copy(steps.begin(), steps.end(), map.steps.begin());
+        std::copy(lower.begin(), lower.end(), map.lower.begin());
+        std::copy(upper.begin(), upper.end(), map.upper.begin());
+        map.box = {channels, 1, 1, 1, 1};
+        map.im2col = true;
+        map.pixels = pixels;
+        map.swizzle = swizzle;
+        map.atomicity = static_cast<TensorMap::Atomicity>(atomicity);
+        map.nan_outside = nan_outside;
+        std::array<std::byte, TensorMap::kBytes> bytes{};
+        map.encode(bytes.data(), l2_promotion);
+        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      },
+      py::arg("type"), py::arg("address"), py::arg("sizes"), py::arg("strides"), py::arg("lower"), py::arg("upper"),
+      py::arg("channels"), py::arg("pixels"), py::arg("steps"), py::arg("swizzle"), py::arg("atomicity"),
+      py::arg("nan_outside"), py::arg("l2_promotion"),
+      "The 128 bytes of a tensor map of pixels; ValueError for what the driver refuses.");
+  m.def(
       "ptx_parameters",
       [](const std::string& ptx, const std::string& entry) {
         std::vector<std::pair<std::uint64_t, std::string>> found;

@@ -1,5 +1,6 @@
 // Copies of boxes of tensors, and the tensor maps that describe them.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -18,13 +19,14 @@ namespace msa_ops::emulator::ptx {
 namespace {
 
 constexpr unsigned kGather = 4;  // rows of gather4 and scatter4
+constexpr unsigned kColumn = 8, kColumnWithoutOffsets = 9;  // of pixels: im2col and im2col_no_offs
 
 std::uint64_t shared_address(PtxWarp& warp, const Operand& operand, unsigned lane) {
   return address_of(warp, operand, lane, operand.addend, MemorySpace::kCluster);
 }
 
 // The map at a generic address, which may be a parameter of the kernel.
-TensorMap map_at(PtxWarp& warp, const Operand& operand, unsigned lane, unsigned dimensions) {
+TensorMap map_at(PtxWarp& warp, const Operand& operand, unsigned lane, unsigned dimensions, bool im2col) {
   const int who = static_cast<int>(lane);
   const std::uint64_t address = warp.value(operand, lane) + operand.addend;
   const std::byte* bytes = warp.block().global().range(address, TensorMap::kBytes, 64, false, who);
@@ -35,6 +37,10 @@ TensorMap map_at(PtxWarp& warp, const Operand& operand, unsigned lane, unsigned 
                         std::to_string(dimensions),
                     who, address};
   }
+  if (map.im2col != im2col) {
+    throw Violation{FaultKind::kAsync, map.im2col ? "a tensor map of pixels (im2col) in a copy of a tile"
+                                                  : "a tensor map of tiles in a copy of pixels (im2col)", who, address};
+  }
   if (const std::string problem = map.problem(); !problem.empty()) {
     throw Violation{FaultKind::kAsync, "the tensor map has " + problem, who, address};
   }
@@ -42,20 +48,34 @@ TensorMap map_at(PtxWarp& warp, const Operand& operand, unsigned lane, unsigned 
 }
 
 // The box that the operands from `first` on describe: the map and its coordinates.
-Box box_of(PtxWarp& warp, const Instruction& i, unsigned first, unsigned lane) {
+Box box_of(PtxWarp& warp, const Instruction& i, unsigned first, unsigned lane, bool stores = false) {
   const bool rows = i.form->variant == kGather;
+  const bool pixels = i.form->variant == kColumn || i.form->variant == kColumnWithoutOffsets;
   const unsigned dimensions = rows ? 2 : i.form->count;
-  const TensorMap map = map_at(warp, i.operands[first], lane, dimensions);
+  const TensorMap map = map_at(warp, i.operands[first], lane, dimensions, pixels);
   const auto coordinate = [&](unsigned at) {
     return std::int64_t{static_cast<std::int32_t>(warp.value(i.operands[first + 1 + at], lane))};
+  };
+  const auto check = [&](const Box::Coordinates& coordinates) {
+    const std::string problem = problem_of(map, coordinates, stores);
+    if (!problem.empty()) throw Violation{FaultKind::kAsync, "a tensor copy has " + problem, static_cast<int>(lane)};
   };
   Box::Coordinates start{};
   if (rows) {
     start[0] = coordinate(0);
+    check(start);
     return Box(map, start, {coordinate(1), coordinate(2), coordinate(3), coordinate(4)});
   }
   for (unsigned at = 0; at < dimensions; ++at) start[at] = coordinate(at);
-  return Box(map, start);
+  check(start);
+  if (!pixels) return Box(map, start);
+  // Behind the mbarrier of a load, or the coordinates of a prefetch.
+  std::array<std::int64_t, 3> offsets{};
+  const unsigned behind = first + 1 + dimensions + (first == 1 ? 1 : 0);
+  for (unsigned at = 0; i.form->variant == kColumn && at < dimensions - 2; ++at) {
+    offsets[at] = static_cast<std::uint16_t>(warp.value(i.operands[behind + at], lane));
+  }
+  return Box(map, start, {}, offsets);
 }
 
 unsigned coordinates_of(const Instruction& i) { return i.form->variant == kGather ? 1 + kGather : i.form->count; }
@@ -71,8 +91,8 @@ class LoadTensor : public AsyncOperation {
   LoadTensor(Box box, std::vector<SharedPlace> to) : box_(std::move(box)), to_(std::move(to)) {}
   void write() override {
     for (const SharedPlace& to : to_) {
-      load_box(box_, to.block->shared().bytes(to.address, box_.bytes()), to.address);
-      to.block->shared().mark_written(to.address, box_.bytes());
+      load_box(box_, to.block->shared().bytes(to.address, box_.extent()), to.address);
+      to.block->shared().mark_written(to.address, box_.extent());
     }
   }
 
@@ -81,7 +101,9 @@ class LoadTensor : public AsyncOperation {
   std::vector<SharedPlace> to_;
 };
 
-// [shared], [map, {coordinates}], [mbarrier]{, mask of blocks}{, policy}. With a pair of blocks the mbarrier may be in
+unsigned offsets_of(const Instruction& i) { return i.form->variant == kColumn ? i.form->count - 2U : 0; }
+
+// [shared], [map, {coordinates}], [mbarrier]{, {offsets}}{, mask of blocks}{, policy}. With a pair of blocks the mbarrier may be in
 // either block of the pair; when several blocks receive, it is that of the same parity in each pair.
 template <bool multicast, bool pair>
 void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
@@ -109,14 +131,14 @@ void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
                         signalled_at};
       }
       const Landing landing = landing_on(warp, signalled, static_cast<std::int64_t>(box.transaction_bytes()), who);
-      destination.block->shared().will_write(place, box.bytes(), 16, landing.access, who);
+      destination.block->shared().will_write(place, box.extent(), 16, landing.access, who);
       destinations.push_back(destination);
       warp.count_bytes(*destination.block, true, box.bytes());
       issue.signals.push_back(landing.signal);
       issue.blocks.push_back(destination.block);
     };
     if (multicast) {
-      const std::uint64_t mask = warp.value(i.operands[end + 1], lane);
+      const std::uint64_t mask = warp.value(i.operands[end + 1 + offsets_of(i)], lane);
       for (std::uint64_t rank = 0; rank < 16; ++rank) {
         if ((mask >> rank & 1) == 0) continue;
         const std::uint64_t signalled = pair ? (rank & ~std::uint64_t{1}) | (barrier >> shift & 1) : rank;
@@ -134,7 +156,7 @@ class StoreTensor : public AsyncOperation {
  public:
   StoreTensor(Box box, SharedMemory& from, std::uint64_t address, Reduction reduction)
       : box_(std::move(box)), from_(from), address_(address), reduction_(reduction), taken_(box_.bytes()) {}
-  void read() override { take_box(box_, from_.bytes(address_, box_.bytes()), address_, taken_.data()); }
+  void read() override { take_box(box_, from_.bytes(address_, box_.extent()), address_, taken_.data()); }
   void write() override {
     static std::mutex mutex;  // threads of the host may reduce into the same global memory
     std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
@@ -185,7 +207,7 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const unsigned end = 1 + coordinates_of(i);
   for_lanes(lanes, [&](unsigned lane) {
     const int who = static_cast<int>(lane);
-    Box box = box_of(warp, i, 0, lane);
+    Box box = box_of(warp, i, 0, lane, true);
     const std::uint64_t from = shared_address(warp, i.operands[end], lane);
     check_place(from, who);
     const SharedPlace source = shared_place(warp, from, MemorySpace::kShared, lane);
@@ -201,7 +223,7 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t group = warp.bulk_groups().open(lane);
     const AccessId access =
         ordering.of_work(ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk), static_cast<Clock>(group), false);
-    source.block->shared().will_read(from, box.bytes(), 16, access, who);
+    source.block->shared().will_read(from, box.extent(), 16, access, who);
     warp.count_bytes(*source.block, false, box.bytes());
     warp.count_written(box.check(warp.block().global(), true, who));
     Issue issue;
@@ -282,34 +304,38 @@ void add_tensor_forms(Forms& forms) {
   };
   const std::string landed = ".mbarrier::complete_tx::bytes", multicast = ".multicast::cluster";
   for (unsigned dimensions = 1; dimensions <= TensorMap::kMostDimensions; ++dimensions) {
-    for (const bool rows : {false, true}) {
-      if (rows && dimensions != 2) continue;
+    for (const unsigned variant : {0U, kGather, kColumn}) {
+      const bool rows = variant == kGather, pixels = variant == kColumn;
+      if ((rows && dimensions != 2) || (pixels && dimensions < 3)) continue;
       const std::string d = "." + std::to_string(dimensions) + "d";
       const std::string map = "M" + std::to_string(rows ? 1 + kGather : dimensions);
-      const unsigned variant = rows ? kGather : 0;
-      const std::string gather = rows ? ".tile::gather4" : "", scatter = rows ? ".tile::scatter4" : "";
+      const std::string gather = rows ? ".tile::gather4" : pixels ? ".im2col" : "";
+      const std::string scatter = rows ? ".tile::scatter4" : pixels ? ".im2col_no_offs" : "";
+      const std::string offsets = !pixels ? "" : dimensions == 3 ? " 2*1" : dimensions == 4 ? " 2,2" : " 2,2,2";
       const std::string load = "cp.async.bulk.tensor" + d;
       for (const std::string group : {"", ".cta_group::1", ".cta_group::2"}) {
         const bool pair = group == ".cta_group::2";
         for (const MemorySpace space : {MemorySpace::kCluster, MemorySpace::kShared}) {
           const std::string name = space == MemorySpace::kShared ? ".shared" : ".shared::cluster";
-          add(load + name + ".global" + gather + landed + group, "S " + map + " S 8?",
+          add(load + name + ".global" + gather + landed + group, "S " + map + " S" + offsets + " 8?",
               pair ? load_tensor<false, true> : load_tensor<false, false>, space, dimensions, variant);
         }
-        add(load + ".shared::cluster.global" + gather + landed + multicast + group, "S " + map + " S 2 8?",
+        add(load + ".shared::cluster.global" + gather + landed + multicast + group, "S " + map + " S" + offsets + " 2 8?",
             pair ? load_tensor<true, true> : load_tensor<true, false>, MemorySpace::kCluster, dimensions, variant);
       }
       const std::string store = d + ".global.shared" + scatter;
+      const unsigned stored = pixels ? kColumnWithoutOffsets : variant;
       add("cp.async.bulk.tensor" + store + ".bulk_group", map + " S 8?", store_tensor<-1>, MemorySpace::kShared,
-          dimensions, variant);
-      add("cp.async.bulk.prefetch.tensor" + d + ".L2.global" + gather, map + " 8?", prefetch_tensor,
+          dimensions, stored);
+      add("cp.async.bulk.prefetch.tensor" + d + ".L2.global" + gather, map + offsets + " 8?", prefetch_tensor,
           MemorySpace::kGlobal, dimensions, variant);
       if (rows) continue;
       const Handler reductions[] = {store_tensor<0>, store_tensor<1>, store_tensor<2>, store_tensor<3>,
                                     store_tensor<4>, store_tensor<5>, store_tensor<6>, store_tensor<7>};
       for (unsigned kind = 0; kind < 8; ++kind) {
-        add("cp.reduce.async.bulk.tensor" + store + "." + kKinds[kind] + ".bulk_group", map + " S 8?",
-            reductions[kind], MemorySpace::kShared, dimensions, variant);
+        const std::string mode = pixels ? ".im2col_no_offs" : "";
+        add("cp.reduce.async.bulk.tensor" + d + ".global.shared." + kKinds[kind] + mode + ".bulk_group", map + " S 8?",
+            reductions[kind], MemorySpace::kShared, dimensions, stored);
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -10,25 +11,41 @@ constexpr unsigned kChunk = 16;  // bytes that stay together in every swizzle bu
 
 bool is_packed(const TensorMap& map) { return map.element_bits() < 8; }
 
-// A pattern that fills elements outside of the tensor.
+// What fills elements outside of the tensor: zeros, or a NaN of every format.
 void fill(const TensorMap& map, std::byte* to, std::size_t bytes) {
+  constexpr std::uint16_t kNan = 0x7ff7;
   std::memset(to, 0, bytes);
-  if (!map.nan_outside) return;
-  const auto put = [&](std::uint64_t value, std::size_t size) {
-    for (std::size_t at = 0; at < bytes; at += size) std::memcpy(to + at, &value, size);
-  };
-  switch (map.type) {
-    case TensorMap::Type::kF16:
-    case TensorMap::Type::kBf16: return put(0x7fff, 2);
-    case TensorMap::Type::kF64: return put(0x7fffffffffffffff, 8);
-    default: return put(0x7fffffff, 4);
+  for (std::size_t at = 0; map.nan_outside && at < bytes; at += sizeof(kNan)) std::memcpy(to + at, &kNan, sizeof(kNan));
+}
+
+std::uint32_t flushed(std::uint32_t bits) { return (bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits; }
+
+std::uint32_t rounded_to_tf32(std::uint32_t bits) {
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffe000;
+  if ((bits & 0x7f800000) == 0x7f800000) return bits;
+  return (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
+}
+
+// Some types change elements on their way into shared memory.
+void convert(TensorMap::Type type, std::byte* elements, std::size_t bytes) {
+  using Type = TensorMap::Type;
+  const bool flushes = type == Type::kF32Flush || type == Type::kTf32Flush;
+  const bool rounds = type == Type::kTf32 || type == Type::kTf32Flush;
+  if (!flushes && !rounds) return;
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, elements + at, sizeof(bits));
+    if (flushes) bits = flushed(bits);
+    if (rounds) bits = rounded_to_tf32(bits);
+    std::memcpy(elements + at, &bits, sizeof(bits));
   }
 }
 
 }  // namespace
 
-Box::Box(const TensorMap& map, const Coordinates& first, const std::vector<std::int64_t>& rows)
-    : map_(map), first_(first), rows_(rows) {
+Box::Box(const TensorMap& map, const Coordinates& first, const std::vector<std::int64_t>& rows,
+         const std::array<std::int64_t, 3>& offsets)
+    : map_(map), first_(first), rows_(rows), offsets_(offsets) {
   bytes_ = rows.empty() ? map.box_bytes() : map.row_bytes() * rows.size();
   const auto count = static_cast<std::int64_t>(map.count(0));
   const auto size = static_cast<std::int64_t>(map.sizes[0]);
@@ -38,7 +55,31 @@ Box::Box(const TensorMap& map, const Coordinates& first, const std::vector<std::
   end_inside_ = static_cast<std::uint32_t>(std::clamp<std::int64_t>(end, first_inside_, count));
 }
 
+// From the first place on along width; behind the last place of a row on the first one of the next row, and so on.
+void Box::for_pixels(const std::function<void(std::size_t, std::uint64_t, bool)>& function) const {
+  const unsigned places = map_.corner_numbers(), number = map_.rank - 1;
+  Coordinates at = first_;
+  for (std::uint32_t pixel = 0; pixel < map_.pixels; ++pixel) {
+    std::uint64_t address = map_.address;
+    bool inside = true;
+    for (unsigned i = 1; i < map_.rank; ++i) {
+      const std::int64_t coordinate = at[i] + (i < number ? offsets_[i - 1] : 0);
+      inside = inside && coordinate >= 0 && coordinate < static_cast<std::int64_t>(map_.sizes[i]);
+      address += static_cast<std::uint64_t>(coordinate) * map_.strides[i];
+    }
+    function(pixel * map_.row_bytes(), address, inside);
+    unsigned i = 0;
+    for (; i < places; ++i) {
+      at[1 + i] += map_.steps[1 + i];
+      if (at[1 + i] <= map_.last_place(i)) break;
+      at[1 + i] = map_.lower[i];
+    }
+    if (i == places) ++at[number];
+  }
+}
+
 void Box::for_rows(const std::function<void(std::size_t, std::uint64_t, bool)>& function) const {
+  if (map_.im2col) return for_pixels(function);
   std::size_t offset = 0;
   if (!rows_.empty()) {
     for (const std::int64_t row : rows_) {
@@ -94,6 +135,23 @@ std::size_t Box::check(const GlobalMemory& global, bool write, int lane) {
   return touched;
 }
 
+std::string problem_of(const TensorMap& map, const Box::Coordinates& first, bool stores) {
+  if (!is_packed(map) && first[0] * static_cast<std::int64_t>(map.element_bits()) % 128 != 0) {
+    return "coordinate " + std::to_string(first[0]) + " of dimension 0, which is no multiple of 16 bytes";
+  }
+  for (unsigned i = 0; i < map.rank && stores; ++i) {
+    if (first[i] < 0) return "a store from coordinate " + std::to_string(first[i]) + " on, which is negative";
+  }
+  for (unsigned i = 0; map.im2col && i < map.corner_numbers(); ++i) {
+    if (first[1 + i] < map.lower[i] || first[1 + i] > map.last_place(i)) {
+      return "pixels from " + std::to_string(first[1 + i]) + " of dimension " + std::to_string(1 + i) +
+             " on; the corners of the map are " + std::to_string(map.lower[i]) + " and " + std::to_string(map.last_place(i));
+    }
+    if (stores && map.lower[i] < 0) return "a store of pixels from a corner that is negative";
+  }
+  return "";
+}
+
 void load_box(const Box& box, std::byte* shared, std::uint64_t address) {
   const TensorMap& map = box.map();
   std::vector<std::byte> row_bytes(map.row_bytes());
@@ -112,9 +170,10 @@ void load_box(const Box& box, std::byte* shared, std::uint64_t address) {
       std::memcpy(row_bytes.data() + box.first_inside() * size,
                   reinterpret_cast<const std::byte*>(box.element(row, box.first_inside())),
                   (box.end_inside() - box.first_inside()) * size);
+      convert(map.type, row_bytes.data() + box.first_inside() * size, (box.end_inside() - box.first_inside()) * size);
     }
     for (std::size_t at = 0; at < row_bytes.size(); at += kChunk / 2) {
-      const std::uint64_t place = map.swizzled(address + offset + at);
+      const std::uint64_t place = box.place(address, offset + at);
       std::memcpy(shared + (place - address), row_bytes.data() + at, kChunk / 2);
     }
   });
@@ -122,7 +181,7 @@ void load_box(const Box& box, std::byte* shared, std::uint64_t address) {
 
 void take_box(const Box& box, const std::byte* shared, std::uint64_t address, std::byte* out) {
   for (std::size_t at = 0; at < box.bytes(); at += kChunk / 2) {
-    const std::uint64_t place = box.map().swizzled(address + at);
+    const std::uint64_t place = box.place(address, at);
     std::memcpy(out + at, shared + (place - address), kChunk / 2);
   }
 }

@@ -6,7 +6,8 @@
 namespace msa_ops::emulator::ptx {
 namespace {
 
-constexpr unsigned kFlags = 2, kStrides = 3, kHighStrides = 7, kSizes = 8, kSteps = 13;
+constexpr unsigned kFlags = 2, kStrides = 3, kHighStrides = 7, kSizes = 8, kSteps = 13, kCorners = 14, kPixels = 15;
+constexpr std::uint32_t kMostPixels = 1024;
 // The driver's limit lies between 127,296 and 272,064: taken as the shared memory of a block.
 constexpr std::uint64_t kMostBoxBytes = 232'448;
 constexpr unsigned kWithoutTf32 = 2;        // narrow types are stored as if the two of tf32 did not exist
@@ -25,6 +26,13 @@ void set_word(std::byte* bytes, unsigned index, std::uint32_t value) {
 void set_bits(std::byte* bytes, unsigned index, unsigned first, unsigned count, std::uint32_t value) {
   const std::uint32_t mask = ((1U << count) - 1) << first;
   set_word(bytes, index, (word(bytes, index) & ~mask) | (value << first & mask));
+}
+
+// Bits of a number of a corner, by how many there are.
+unsigned corner_bits(unsigned numbers) { return numbers == 1 ? 16 : numbers == 2 ? 8 : 5; }
+
+std::int32_t signed_field(std::uint32_t word, unsigned first, unsigned count) {
+  return static_cast<std::int32_t>(word << (32 - first - count)) >> (32 - count);
 }
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument("tensor map: " + reason); }
@@ -53,6 +61,17 @@ TensorMap TensorMap::decode(const std::byte* bytes) {
       const std::uint64_t high = word(bytes, kHighStrides) >> (4 * (i - 1)) & 15;
       map.strides[i] = (word(bytes, kStrides + i - 1) | high << 32) * 16;
     }
+  }
+  map.im2col = (flags & 1) != 0;
+  if (map.im2col && map.rank >= 3 && map.rank <= kMostDimensions) {
+    const std::uint32_t corners = word(bytes, kCorners);
+    const unsigned numbers = map.corner_numbers(), bits = corner_bits(numbers);
+    for (unsigned i = 0; i < numbers; ++i) {
+      map.lower[i] = signed_field(corners, i * bits, bits);
+      map.upper[i] = signed_field(corners, 16 + i * bits, bits);
+    }
+    map.pixels = (word(bytes, kPixels) & (kMostPixels - 1)) + 1;
+    for (unsigned i = 1; i < kMostDimensions; ++i) map.box[i] = 1;
   }
   return map;
 }
@@ -87,11 +106,17 @@ void TensorMap::replace(std::byte* bytes, Field field, unsigned dimension, std::
 
 void TensorMap::encode(std::byte* bytes, unsigned l2_promotion) const {
   std::memset(bytes, 0, kBytes);
-  if (rank < 1 || rank > kMostDimensions) refuse(std::to_string(rank) + " dimensions; accepted: 1 to 5");
+  const unsigned least = im2col ? 3 : 1;
+  if (rank < least || rank > kMostDimensions) {
+    refuse(std::to_string(rank) + " dimensions; accepted: " + std::to_string(least) + " to 5");
+  }
   for (unsigned i = 0; i < rank; ++i) {
     const std::string of = " of dimension " + std::to_string(i);
     if (sizes[i] < 1 || sizes[i] > std::uint64_t{1} << 32) refuse("a size of " + std::to_string(sizes[i]) + of);
-    if (box[i] < 1 || box[i] > 256) refuse("a box of " + std::to_string(box[i]) + of + "; accepted: 1 to 256");
+    if (box[i] < 1 || box[i] > 256) {
+      refuse((im2col ? std::to_string(box[i]) + " channels" : "a box of " + std::to_string(box[i]) + of) +
+             "; accepted: 1 to 256");
+    }
     if (steps[i] < 1 || steps[i] > 8) refuse("a step of " + std::to_string(steps[i]) + of + "; accepted: 1 to 8");
     if (i > 0 && (strides[i] % 16 != 0 || strides[i] >= std::uint64_t{1} << 40 || strides[i] == 0)) {
       refuse("a stride of " + std::to_string(strides[i]) + of + "; accepted: multiples of 16 below 2^40");
@@ -101,8 +126,9 @@ void TensorMap::encode(std::byte* bytes, unsigned l2_promotion) const {
   const bool integers = type <= Type::kS64 || type >= Type::kB4x16;
   if (nan_outside && integers) refuse("NaN outside of a tensor of integers");
   if (l2_promotion > 3) refuse("L2 promotion " + std::to_string(l2_promotion) + "; accepted: 0 to 3");
+  if (im2col) check_pixels();
   std::uint64_t bytes_of_box = padded_bytes();  // of sixteen
-  for (unsigned i = 0; i < rank; ++i) bytes_of_box *= box[i] / steps[i];
+  for (unsigned i = 0; i < rank && !im2col; ++i) bytes_of_box *= box[i] / steps[i];
   if (bytes_of_box / 16 > kMostBoxBytes) {
     refuse("a box of " + std::to_string(bytes_of_box / 16) + " bytes; accepted: up to " +
            std::to_string(kMostBoxBytes));
@@ -117,9 +143,35 @@ void TensorMap::encode(std::byte* bytes, unsigned l2_promotion) const {
   set_bits(bytes, kFlags, 17, 2, l2_promotion);
   for (unsigned i = 0; i < rank; ++i) {
     replace(bytes, Field::kSize, i, sizes[i]);
-    replace(bytes, Field::kBox, i, box[i]);
+    if (!im2col || i == 0) replace(bytes, Field::kBox, i, box[i]);
     replace(bytes, Field::kStep, i, steps[i]);
     if (i > 0) replace(bytes, Field::kStride, i - 1, strides[i]);
+  }
+  if (!im2col) return;
+  set_bits(bytes, kFlags, 0, 1, 1);
+  const unsigned numbers = corner_numbers(), bits = corner_bits(numbers);
+  for (unsigned i = 0; i < numbers; ++i) {
+    set_bits(bytes, kCorners, i * bits, bits, static_cast<std::uint32_t>(lower[i]));
+    set_bits(bytes, kCorners, 16 + i * bits, bits, static_cast<std::uint32_t>(upper[i]));
+  }
+  set_bits(bytes, kPixels, 0, 10, pixels - 1);
+}
+
+// Numbers that do not fit, and places of which none is left.
+void TensorMap::check_pixels() const {
+  if (pixels < 1 || pixels > kMostPixels) {
+    refuse(std::to_string(pixels) + " pixels; accepted: 1 to " + std::to_string(kMostPixels));
+  }
+  const std::int32_t end = 1 << (corner_bits(corner_numbers()) - 1);
+  for (unsigned i = 0; i < corner_numbers(); ++i) {
+    for (const std::int32_t number : {lower[i], upper[i]}) {
+      if (number >= -end && number < end) continue;
+      refuse("a corner of " + std::to_string(number) + "; accepted: " + std::to_string(-end) + " to " +
+             std::to_string(end - 1) + " with " + std::to_string(rank) + " dimensions");
+    }
+    // The driver takes a size of 2^32 for none here.
+    const std::int64_t last = last_place(i) - (sizes[1 + i] == std::uint64_t{1} << 32 ? std::int64_t{1} << 32 : 0);
+    if (last < lower[i]) refuse("corners that leave no place in dimension " + std::to_string(1 + i));
   }
 }
 
@@ -169,6 +221,7 @@ std::size_t TensorMap::row_bytes() const { return std::size_t{count(0)} * padded
 
 std::size_t TensorMap::box_bytes() const {
   std::size_t bytes = row_bytes();
+  if (im2col) return bytes * pixels;
   for (unsigned i = 1; i < rank; ++i) bytes *= count(i);
   return bytes;
 }

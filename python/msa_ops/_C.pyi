@@ -244,6 +244,21 @@ def encode_tensor_map(
     nan_outside: bool,
     l2_promotion: int,
 ) -> bytes: ...
+def encode_im2col_map(
+    type: int,
+    address: int,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    lower: Sequence[int],
+    upper: Sequence[int],
+    channels: int,
+    pixels: int,
+    steps: Sequence[int],
+    swizzle: int,
+    atomicity: int,
+    nan_outside: bool,
+    l2_promotion: int,
+) -> bytes: ...
 def ptx_parameters(ptx: str, entry: str) -> list[tuple[int, str]]: ...
 def set_unit_table(name: str, bytes: bytes) -> None: ...
 def target_has(target: str, opcode: str) -> bool: ...

@@ -172,22 +172,22 @@ def load(memory: NDArray[Any], map_bytes: bytes, start: list[int], count: int, c
 
 CASES = [
     # element, dtype, sizes, box, start, steps, swizzle
-    ("u8", np.uint8, [100], [64], [3], None, "none"),
-    ("u8", np.uint8, [100], [64], [90], None, "none"),
-    ("u8", np.uint8, [100], [64], [-20], None, "none"),
+    ("u8", np.uint8, [100], [64], [16], None, "none"),
+    ("u8", np.uint8, [100], [64], [80], None, "none"),
+    ("u8", np.uint8, [100], [64], [-32], None, "none"),
     ("f16", np.float16, [70, 20], [64, 8], [0, 0], None, "128"),
     ("f16", np.float16, [70, 20], [32, 8], [48, 16], None, "64"),
-    ("f16", np.float16, [70, 20], [16, 16], [-3, -5], None, "32"),
-    ("bf16", ml_dtypes.bfloat16, [64, 9], [32, 8], [5, 3], None, "128"),
-    ("f32", np.float32, [33, 10], [32, 4], [2, 2], None, "128_atom_32"),
-    ("f32", np.float32, [33, 10], [32, 8], [2, 7], None, "128_atom_64"),
-    ("f32", np.float32, [33, 10], [32, 8], [2, 0], None, "128_atom_32_flip_8"),
-    ("u32", np.uint32, [40, 6, 5], [32, 3, 4], [10, 4, -1], None, "128"),
-    ("u64", np.uint64, [9, 4, 3, 3], [4, 2, 2, 2], [7, 1, 2, 0], None, "none"),
-    ("f64", np.float64, [6, 3, 3, 2, 2], [4, 2, 2, 2, 2], [1, 2, 0, 1, 1], None, "32"),
-    ("u16", np.uint16, [64, 30], [32, 16], [1, 2], [1, 3], "none"),
-    ("u16", np.uint16, [64, 30], [16, 16], [-2, 20], [1, 4], "32"),
-    ("u16", np.uint16, [64, 30, 7], [16, 6, 7], [4, 20, 0], [1, 4, 3], "none"),
+    ("f16", np.float16, [70, 20], [16, 16], [-8, -5], None, "32"),
+    ("bf16", ml_dtypes.bfloat16, [90, 9], [64, 8], [40, 3], None, "128"),
+    ("f32", np.float32, [33, 10], [32, 4], [4, 2], None, "128_atom_32"),
+    ("f32", np.float32, [33, 10], [32, 8], [4, 7], None, "128_atom_64"),
+    ("f32", np.float32, [33, 10], [32, 8], [8, 0], None, "128_atom_32_flip_8"),
+    ("u32", np.uint32, [40, 6, 5], [32, 3, 4], [12, 4, -1], None, "128"),
+    ("u64", np.uint64, [9, 4, 3, 3], [4, 2, 2, 2], [6, 1, 2, 0], None, "none"),
+    ("f64", np.float64, [6, 3, 3, 2, 2], [4, 2, 2, 2, 2], [4, 2, 0, 1, 1], None, "32"),
+    ("u16", np.uint16, [64, 30], [32, 16], [8, 2], [1, 3], "none"),
+    ("u16", np.uint16, [64, 30], [16, 16], [-8, 20], [1, 4], "32"),
+    ("u16", np.uint16, [64, 30, 7], [16, 6, 7], [8, 20, 0], [1, 4, 3], "none"),
     ("s32", np.int32, [64, 4], [64, 1], [60, 3], None, "none"),
     ("s32", np.int32, [64, 4], [64, 2], [64, 1], None, "none"),
 ]
@@ -210,9 +210,9 @@ def test_load(element: str, dtype: Any, sizes: list[int], box: list[int], start:
 def test_nan_outside(element: str, dtype: Any) -> None:
     memory, tensor, strides = strided([40, 4], dtype)
     made = tensor_map(memory, element, [40, 4], strides, [32, 4], nan_outside=True)
-    expected = box_of(tensor, [20, 2], [32, 4], [1, 1], 0)
-    inside = box_of(np.ones((40, 4), bool), [20, 2], [32, 4], [1, 1], False)
-    out, _ = load(memory, made, [20, 2], expected.nbytes)
+    expected = box_of(tensor, [24, 2], [32, 4], [1, 1], 0)
+    inside = box_of(np.ones((40, 4), bool), [24, 2], [32, 4], [1, 1], False)
+    out, _ = load(memory, made, [24, 2], expected.nbytes)
     got = out.view(dtype).reshape(expected.shape)
     assert got[inside].tobytes() == expected[inside].tobytes()
     assert np.isnan(got[~inside].astype(np.float32)).all()
@@ -262,6 +262,7 @@ def store(memory: NDArray[Any], map_bytes: bytes, start: list[int], data: NDArra
 def test_store(element: str, dtype: Any, sizes: list[int], box: list[int], start: list[int], steps: list[int] | None,
                swizzle: str) -> None:  # fmt: skip
     """Elements inside the tensor are written, and nothing else."""
+    start = [max(0, coordinate) for coordinate in start]
     memory, tensor, strides = strided(sizes, dtype)
     before = memory.copy()
     steps = steps or [1] * len(box)
@@ -309,8 +310,8 @@ def test_reductions(kind: str, element: str) -> None:
     copy = STORE.replace("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor").replace(
         "shared::cta.tile", f"shared::cta.{kind}.tile"
     )
-    store(memory, made, [4, 1], np.frombuffer(values.tobytes(), np.uint8).copy(), copy)
-    a, b = old[4:12, 1:5], values.T
+    store(memory, made, [8, 1], np.frombuffer(values.tobytes(), np.uint8).copy(), copy)
+    a, b = old[8:16, 1:5], values.T
     if kind == "add":
         expected = (a + b).astype(dtype) if dtype.itemsize > 2 else (a.astype("f4") + b.astype("f4")).astype(dtype)
     elif kind == "inc":
@@ -321,9 +322,40 @@ def test_reductions(kind: str, element: str) -> None:
         function = {"min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
                     "xor": np.bitwise_xor}[kind]  # fmt: skip
         expected = function(a, b)
-    assert tensor[4:12, 1:5].tobytes() == expected.tobytes()
-    tensor[4:12, 1:5] = old[4:12, 1:5]
+    assert tensor[8:16, 1:5].tobytes() == expected.tobytes()
+    tensor[8:16, 1:5] = old[8:16, 1:5]
     np.testing.assert_array_equal(tensor, old)
+
+
+@pytest.mark.parametrize(("copy", "start", "message"), [
+    (LOAD, [4, 0], "coordinate 4 of dimension 0, which is no multiple of 16 bytes"),
+    (STORE, [0, -1], "a store from coordinate -1 on, which is negative"),
+    (STORE, [-8, 0], "a store from coordinate -8 on"),
+])  # fmt: skip
+def test_coordinates_at_which_a_chip_stops(copy: str, start: list[int], message: str) -> None:
+    """An H200 gives an illegal instruction for these (tests/emulator/silicon, by trial)."""
+    memory, _, strides = strided([64, 4], np.uint16)
+    made = tensor_map(memory, "u16", [64, 4], strides, [32, 2])
+    with pytest.raises(EmulatorFault, match=message) as raised:
+        if copy == LOAD:
+            load(memory, made, start, 128)
+        else:
+            store(memory, made, start, np.zeros(128, np.uint8))
+    assert raised.value.kind == "asynchronous operation"
+
+
+def test_rows_narrower_than_the_swizzle() -> None:
+    """They fill the swizzle's width in shared memory, whose rest keeps what it holds."""
+    memory, tensor, strides = strided([64, 6], np.uint16)
+    made = tensor_map(memory, "u16", [64, 6], strides, [32, 6], swizzle="128")
+    copy = LOAD.replace("[bar], %r1", "[bar], 384")
+    out, _ = load(memory, made, [8, 0], 6 * 128, copy)
+    rows = np.zeros((6, 64), np.uint16)
+    rows[:, :32] = tensor[8:40].T
+    kept = np.zeros((6, 64), np.uint16)
+    kept[:, :32] = 0xFFFF
+    wanted, mask = (swizzle_bytes(part.view(np.uint8), "128") for part in (rows, kept))
+    np.testing.assert_array_equal(out & mask, wanted)
 
 
 def test_maps_are_changed_in_shared_memory() -> None:

@@ -21,7 +21,7 @@ from msa_ops.emulator.run import (
     run_ptx,
     run_ptx_on_devices,
 )
-from msa_ops.emulator.tensor_map import tensor_map
+from msa_ops.emulator.tensor_map import im2col_map, tensor_map
 
 __all__ = [
     "ARCHS",
@@ -40,6 +40,7 @@ __all__ = [
     "VirtualChip",
     "cpu_as_gpu",
     "emulate",
+    "im2col_map",
     "jit",
     "load_object",
     "multicast",

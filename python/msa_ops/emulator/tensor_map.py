@@ -40,6 +40,52 @@ def tensor_map(
 
     Raises ValueError for what the driver refuses.
     """
+    address, steps = _checked(memory, element, swizzle, l2_promotion, sizes, strides, box, steps)
+    return _C.encode_tensor_map(
+        TYPES.index(element), address, sizes, strides, box, steps, *SWIZZLES[swizzle], nan_outside, l2_promotion
+    )
+
+
+def im2col_map(
+    memory: Any,
+    element: str,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    lower: Sequence[int],
+    upper: Sequence[int],
+    channels: int,
+    pixels: int,
+    *,
+    steps: Sequence[int] | None = None,
+    swizzle: str = "none",
+    nan_outside: bool = False,
+    l2_promotion: int = 0,
+) -> bytes:
+    """The 128 bytes of a tensor map for copies of pixels (im2col), as `cuTensorMapEncodeIm2col` writes them.
+
+    sizes: channels, width, (height, depth,) number; strides: as for `tensor_map`. lower, upper: corners of the places
+    that pixels are taken from, a number for each of width (height, depth): from `lower` to `size - 1 + upper`.
+    channels: of a pixel, pixels: of a column, that one copy moves. steps: from one place to the next.
+
+    Raises ValueError for what the driver refuses.
+    """
+    address, steps = _checked(memory, element, swizzle, l2_promotion, sizes, strides, sizes, steps, 2**64)
+    for name, numbers in (("lower", lower), ("upper", upper)):
+        for i, number in enumerate(numbers):
+            whole(f"{name}[{i}]", number, -(2**31), 2**31 - 1)
+    whole("channels", channels, 0, 2**32 - 1)
+    whole("pixels", pixels, 0, 2**32 - 1)
+    return _C.encode_im2col_map(
+        TYPES.index(element), address, sizes, strides, lower, upper, channels, pixels, steps, *SWIZZLES[swizzle],
+        nan_outside, l2_promotion,
+    )  # fmt: skip
+
+
+def _checked(
+    memory: Any, element: str, swizzle: str, l2_promotion: int, sizes: Sequence[int], strides: Sequence[int],
+    box: Sequence[int], steps: Sequence[int] | None, most_box: int = 2**32,
+) -> tuple[int, Sequence[int]]:  # fmt: skip
+    """The address and the steps. Raises ValueError for names and numbers that no map holds."""
     if element not in TYPES:
         raise ValueError(f"element: {element!r}; accepted: {', '.join(TYPES)}")
     if swizzle not in SWIZZLES:
@@ -51,11 +97,9 @@ def tensor_map(
     for name, numbers, most in (
         ("sizes", sizes, 2**64),
         ("strides", strides, 2**64),
-        ("box", box, 2**32),
+        ("box", box, most_box),
         ("steps", steps, 2**32),
     ):
         for i, number in enumerate(numbers):
             whole(f"{name}[{i}]", number, 0, most - 1)  # what the driver refuses follows
-    return _C.encode_tensor_map(
-        TYPES.index(element), address, sizes, strides, box, steps, *SWIZZLES[swizzle], nan_outside, l2_promotion
-    )
+    return address, steps

@@ -277,16 +277,39 @@ def reduction_case(opcode: str, match: re.Match[str]) -> Case:
         body += "fence.proxy.async; bar.sync 0; setp.eq.u32 %p0, %r0, 0; @!%p0 bra END;\n"
         body += f"{opcode} [%rd1], [smem], {size}; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\nEND:"
         return Case(name, body, given, given[size:].copy(), 64, 2 * size)
+    # Into the other block of a cluster; a launch without a cluster stops the chip, even within one block.
     body += (
         f"ld.global.v4.b32 {{%r4, %r5, %r6, %r7}}, [%rd10+{size}];\n"
         f"st.shared.v4.b32 [%r3+{size}], {{%r4, %r5, %r6, %r7}};\n"
-        "setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async; bar.sync 0;\n"
+        "setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster;\n"
+        "fence.proxy.async; mov.u32 %r9, %cluster_ctarank; xor.b32 %r10, %r9, 1; mov.u32 %r11, bar;\n"
+        f"add.u32 %r12, %r2, {size}; mapa.shared::cluster.u32 %r12, %r12, %r10;\n"
+        "mapa.shared::cluster.u32 %r11, %r11, %r10;\n"
         f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {size};\n"
-        f"@%p0 {opcode} [smem+{size}], [smem], {size}, [bar];\n{WAIT.format(label='W', parity=0)}"
-        "mad.wide.u32 %rd11, %r0, 16, %rd1;\n"
+        "barrier.cluster.arrive; barrier.cluster.wait;\n"
+        f"@%p0 {opcode} [%r12], [%r2], {size}, [%r11];\n{WAIT.format(label='W', parity=0)}"
+        f"mad.lo.u32 %r13, %r9, {size // 16}, %r0; mad.wide.u32 %rd11, %r13, 16, %rd1;\n"
         f"ld.shared.v4.b32 {{%r4, %r5, %r6, %r7}}, [%r3+{size}]; st.global.v4.b32 [%rd11], {{%r4, %r5, %r6, %r7}};\n"
+        "barrier.cluster.arrive; barrier.cluster.wait;\n"
     )
-    return Case(name, body, given, np.zeros(size, np.uint8), 64, 2 * size, declarations=BAR)
+    out = np.zeros(2 * size, np.uint8)
+    return Case(name, body, given, out, 64, 2 * size, blocks=2, cluster=2, declarations=BAR)
+
+
+def stack_cases() -> Iterator[Case]:
+    """Each thread takes 8 bytes more than the one before, twice, and adds up what it stored there."""
+    for alignment in ("", ", 32"):
+        body = "mad.wide.u32 %rd11, %r0, 4, %rd1; add.u32 %r1, %r0, 1; shl.b32 %r2, %r1, 3; cvt.u64.u32 %rd5, %r2;\n"
+        body += "stacksave.u64 %rd6; mov.u32 %r9, 0;\n"
+        for turn in range(2):
+            body += f"alloca.u64 %rd7, %rd5{alignment}; cvta.local.u64 %rd8, %rd7; mov.u32 %r3, 0;\n"
+            body += f"F{turn}: cvt.u64.u32 %rd9, %r3; add.u64 %rd12, %rd7, %rd9; add.u64 %rd13, %rd8, %rd9;\n"
+            body += "st.local.b32 [%rd12], %r3; st.local.b32 [%rd12+4], %r0; ld.v2.b32 {%r4, %r5}, [%rd13];\n"
+            body += "add.u32 %r9, %r9, %r4; mad.lo.u32 %r9, %r5, 3, %r9; add.u32 %r3, %r3, 8;\n"
+            body += f"setp.lt.u32 %p0, %r3, %r2; @%p0 bra F{turn};\n"
+        body += "and.b64 %rd7, %rd7, 7; cvt.u32.u64 %r4, %rd7; add.u32 %r9, %r9, %r4;\n"
+        body += "stackrestore.u64 %rd6; st.global.b32 [%rd11], %r9;\n"
+        yield Case(f"alloca{alignment}", body, np.zeros(16, np.uint8), np.zeros(4 * 32, np.uint8), 32)
 
 
 def mbarrier_cases() -> Iterator[Case]:
@@ -348,4 +371,5 @@ def cases(forms: Iterable[tuple[str, str]]) -> Iterator[Case]:
         elif match := REDUCED.match(opcode):
             yield reduction_case(opcode, match)
     yield from copy_cases()
+    yield from stack_cases()
     yield from mbarrier_cases()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from msa_ops import _C
-from msa_ops.emulator import run_ptx, tensor_map
+from msa_ops.emulator import im2col_map, run_ptx, tensor_map
 from tests.emulator.silicon import all_cases
 from tests.emulator.silicon.cases import Bytes, Case, Map, digest, module
 
@@ -33,6 +33,11 @@ def aligned(data: Bytes) -> Bytes:
 
 
 def encoded(map_: Map, memory: Bytes) -> bytes:
+    if map_.lower:
+        return im2col_map(
+            memory, map_.element, map_.sizes, map_.strides, map_.lower, map_.upper, map_.channels, map_.pixels,
+            steps=map_.steps, swizzle=map_.swizzle, nan_outside=map_.nan_outside,
+        )  # fmt: skip
     return tensor_map(
         memory, map_.element, map_.sizes, map_.strides, map_.box, steps=map_.steps or None, swizzle=map_.swizzle,
         nan_outside=map_.nan_outside,

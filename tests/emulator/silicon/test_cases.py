@@ -26,8 +26,8 @@ def check(names: list[str]) -> None:
     assert not [name for name in names if digest(emulated_cases.run(CASES[name])) != DIGESTS[name]]
 
 
-NOT_ON_A_GPU_YET = ("cp.", "ld", "red.", "st", "mbarrier")
-"""Families some cases of which no GPU has run."""
+NOT_ON_A_GPU_YET = ("tile f32.ftz", "tile tf32", "tile store f32.ftz", "tile store tf32", "alloca")
+"""Cases that no GPU has run as they are now."""
 
 
 def test_the_gpu_has_run_the_cases() -> None:
@@ -42,5 +42,5 @@ def test_some_cases() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_cases(part: int) -> None:
-    assert len(DIGESTS) > 1500
+    assert len(DIGESTS) > 3300
     check(list(DIGESTS)[part::PARTS])
