@@ -729,9 +729,10 @@ unsigned registers_at_start(const Entry& entry) {
   const auto& required = entry.required_threads;
   const unsigned threads = required[0] != 0 ? required[0] * required[1] * required[2] : entry.max_threads;
   if (threads == 0 || entry.blocks_a_multiprocessor == 0) return 0;
-  const unsigned warps = (threads + kLanes - 1) / kLanes * entry.blocks_a_multiprocessor;
-  const unsigned each = kRegisters / (kLanes * ((warps + kPartitions - 1) / kPartitions));
-  return std::min(each, kMostOfAThread) / 8 * 8;
+  const std::uint64_t warps = std::max<std::uint64_t>(
+      1, (std::uint64_t{threads} + kLanes - 1) / kLanes * entry.blocks_a_multiprocessor);
+  const std::uint64_t each = kRegisters / (kLanes * ((warps + kPartitions - 1) / kPartitions));
+  return static_cast<unsigned>(std::min<std::uint64_t>(each, kMostOfAThread) / 8 * 8);
 }
 
 Kernel::Kernel(std::string_view source, const std::string& entry) {

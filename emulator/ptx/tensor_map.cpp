@@ -179,7 +179,8 @@ std::string TensorMap::problem() const {
   if (rank > kMostDimensions) return "more than 5 dimensions";
   if (address % 16 != 0) return "an address that is not a multiple of 16";
   if (interleave != 0) return "interleaving, which is not executed here";
-  if (row_bytes() % 16 != 0) {
+  if (im2col && rank < 3) return "pixels of less than 3 dimensions";
+  if (row_bytes() == 0 || row_bytes() % 16 != 0) {
     return "a box whose dimension 0 has " + std::to_string(row_bytes()) + " bytes; accepted: multiples of 16";
   }
   const std::size_t span = std::size_t{16} << swizzle;
