@@ -1,4 +1,4 @@
-"""The second half of the scan on Hopper: of the scored blocks of a thread block's run, the best of each column."""
+"""The second half of the scan: of the scored blocks of a thread block's run, the best of each column."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ CHUNKS = 8
 
 
 class Choosing:
-    """Methods of the scan (sm90_scan.IndexerScanSm90); `a` is what it knows everywhere.
+    """Methods of a scan (scan.IndexerScan); `a` is what it knows everywhere.
 
     `s` is what is known of a column of one request in the table: the shared address of its first entry and how many
     there are (`table`, `entries`), the block of the first one, how many blocks the token sees (`visible`), whether
@@ -26,17 +26,11 @@ class Choosing:
         there, its columns, number and first piece, and whether all of it is in this block's run.
         """
         c = self.config
-        request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
-        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-        _, tokens, _ = self.query_rows(a, place)
-        tile = self.tile_of(piece - request_begin, pages)
-        tile_begin = request_begin + tile * pages
-        tile_end = tile_begin + pages
-        upto = stop if stop < tile_end else tile_end
-        columns = tokens * a.num_heads - tile * c.columns
-        columns = Int32(c.columns) if columns > c.columns else columns
-        direct = Int32(1) if tile_begin >= begin and upto == tile_end else Int32(0)
-        return upto, columns, tile, tile_begin, direct
+        t = self.tile_at(a, place, piece)
+        upto = stop if stop < t.end else t.end
+        columns = Int32(c.columns) if t.columns > c.columns else t.columns
+        direct = Int32(1) if t.begin >= begin and upto == t.end else Int32(0)
+        return upto, columns, t.number, t.begin, direct
 
     @cute.jit
     def column_facts(self, a, place: Int32, tile: Int32, tile_begin: Int32, begin: Int32, column: Int32):
@@ -122,19 +116,30 @@ class Choosing:
                 self.put(s, at, s.block + at, self.key_at(a, s, at))
                 at = at + 32
             written = exist
+        elif exist <= CHUNKS * 32 and not s.carries:
+            written = self.choose_of_few(a, s, exist)
         else:
-            if exist <= 32 and not s.carries:
-                key = self.key_if(a, s, a.lane, exist)
-                low, ties = ranking.threshold_by_ranks(key, a.topk)
-                written, ties = self.keep(a, s, s.block + a.lane, key, low, written, ties)
-            elif exist <= CHUNKS * 32 and not s.carries:
-                written = self.choose_of_few(a, s, exist)
-            else:
-                written = self.choose_of_many(a, s, exist)
+            written = self.choose_of_many(a, s, exist)
         at = written + a.lane
         while at < a.topk:
             self.put(s, at, Int32(-1), Uint32(0))
             at = at + 32
+
+    @cute.jit
+    def choose_of_spare(self, a, s, block: Int32, key: Uint32) -> Int32:
+        """topk of 32 keys, one a lane, which are in the spare words, too; 0 where there is no block. At least topk
+        exist. Gives how many were written, topk.
+        """
+        best = ranking.larger(a.spare, key) < a.topk
+        chosen = cute.arch.vote_ballot_sync(best)
+        if cute.arch.popc(chosen) > a.topk:  # equal ones: the first of them
+            low = cute.arch.warp_redux_sync(key if best else Uint32(ranking.TOP), "umin")
+            above = cute.arch.popc(cute.arch.vote_ballot_sync(key > low))
+            self.keep(a, s, block, key, low, Int32(0), a.topk - above)
+        else:
+            if best:
+                self.put(s, cute.arch.popc(chosen & ranking.lanes_below(a.lane)), block, key)
+        return a.topk
 
     @cute.jit
     def key_at(self, a, s, at: Int32) -> Uint32:
@@ -166,10 +171,28 @@ class Choosing:
 
     @cute.jit
     def choose_of_few(self, a, s, exist: Int32) -> Int32:
-        """topk of more entries than that, which a warp holds in registers. Gives how many were written.
+        """topk of more entries than that, up to as many as a warp holds in registers. Gives how many were written."""
+        written, left = Int32(0), exist
+        cute.arch.sync_warp()  # all have read the spare words of a column before
+        if exist > 32:
+            left, written = self.cut_down(a, s, exist)
+        else:
+            atoms.sts_u32(a.spare + a.lane * 4, self.key_if(a, s, a.lane, exist))
+        cute.arch.sync_warp()
+        if left <= 32:
+            key, block = atoms.lds_u32(a.spare + a.lane * 4), s.block + a.lane
+            if exist > 32:
+                block = Int32(atoms.lds_u32_if(a.lane < left, s.table + a.lane * 4))
+            written = self.choose_of_spare(a, s, block, key)
+        return written
+
+    @cute.jit
+    def cut_down(self, a, s, exist: Int32):
+        """Leaves those of more than 32 entries that may be chosen: their keys in the spare words, 0 behind the last,
+        and their blocks in the first of the column's places in the table. Gives how many are left and how many were
+        written: if more than 32 are left, the choice is made here.
 
         No entry below the topk-th largest of the lanes' largest keys is chosen; mostly few more than topk are left.
-        These go to the first of the column's places in the table, in order, and are compared with each other.
         """
         keys = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Uint32)
         largest = Uint32(0)
@@ -178,8 +201,9 @@ class Choosing:
             largest = atoms.max_u32(largest, keys[u])
         least = Uint32(1)
         if a.topk <= 32:
-            least, _ = ranking.threshold_by_ranks(largest, a.topk)
-            least = atoms.max_u32(least, Uint32(1))
+            atoms.sts_u32(a.spare + a.lane * 4, largest)
+            cute.arch.sync_warp()
+            least = atoms.max_u32(ranking.least_of_best(a.spare, largest, a.topk), Uint32(1))
         left = Int32(0)
         places = cute.make_rmem_tensor(cute.make_layout((CHUNKS,)), Int32)
         for u in cutlass.range_constexpr(CHUNKS):
@@ -189,21 +213,18 @@ class Choosing:
             left = left + cute.arch.popc(kept)
         written = Int32(0)
         if left <= 32:
-            cute.arch.sync_warp()  # all have read the table, and the spare words of a column before
+            cute.arch.sync_warp()  # all have read the table and the spare words
+            if a.lane >= left:
+                atoms.sts_u32(a.spare + a.lane * 4, Uint32(0))
             for u in cutlass.range_constexpr(CHUNKS):
                 if places[u] < 32:
-                    atoms.sts_u32(s.table + places[u] * 4, keys[u])
-                    atoms.sts_u32(a.spare + places[u] * 4, s.block + u * 32 + a.lane)
-            cute.arch.sync_warp()
-            key = atoms.lds_u32_if(a.lane < left, s.table + a.lane * 4)
-            block = Int32(atoms.lds_u32_if(a.lane < left, a.spare + a.lane * 4))
-            low, ties = ranking.threshold_by_ranks(key, a.topk)
-            written, ties = self.keep(a, s, block, key, atoms.max_u32(low, Uint32(1)), written, ties)
+                    atoms.sts_u32(a.spare + places[u] * 4, keys[u])
+                    atoms.sts_u32(s.table + places[u] * 4, s.block + u * 32 + a.lane)
         else:
             low, ties = ranking.threshold(keys, CHUNKS, a.topk)
             for u in cutlass.range_constexpr(CHUNKS):
                 written, ties = self.keep(a, s, s.block + u * 32 + a.lane, keys[u], low, written, ties)
-        return written
+        return left, written
 
     @cute.jit
     def choose_of_many(self, a, s, exist: Int32) -> Int32:

@@ -122,15 +122,19 @@ def threshold(keys, chunks: cutlass.Constexpr, wanted: Int32):
 
 
 @cute.jit
-def threshold_by_ranks(key: Uint32, wanted: Int32):
-    """What `threshold` gives for one key a lane if at least `wanted` <= 32 exist, by comparing each with all."""
-    better = Int32(0)
-    for j in cutlass.range_constexpr(32):
-        other = cute.arch.shuffle_sync(key, j)
-        better = atoms.add_if_at_least(better, Int32(1), other, key + Uint32(1))
-    low = cute.arch.warp_redux_sync(key if better < wanted else Uint32(TOP), "umin")
-    above = cute.arch.warp_redux_sync(Uint32(better) if better < wanted else Uint32(0), "umax")
-    return low, wanted - Int32(above)
+def larger(others: Int32, key: Uint32) -> Int32:
+    """How many of 32 keys at a shared address, a multiple of 16, are larger than a lane's key."""
+    count, least = Int32(0), key + Uint32(1)
+    for four in cutlass.range_constexpr(8):
+        for other in atoms.lds_u32x4(others, 16 * four):
+            count = atoms.add_if_at_least(count, Int32(1), other, least)
+    return count
+
+
+@cute.jit
+def least_of_best(others: Int32, key: Uint32, wanted: Int32) -> Uint32:
+    """The `wanted`-th largest of 32 keys at a shared address, of which each lane has one. wanted <= 32."""
+    return cute.arch.warp_redux_sync(key if larger(others, key) < wanted else Uint32(TOP), "umin")
 
 
 def counts_from(keys, chunks: int, least):

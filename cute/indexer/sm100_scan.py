@@ -16,10 +16,9 @@ from types import SimpleNamespace
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint8, Uint32
-from cutlass.cute.runtime import make_fake_stream, make_ptr
 from msa_ops.cute.common import bulk_copy, tensor_memory
 from msa_ops.cute.indexer import atoms, e4m3_keys, ranking, work
-from msa_ops.cute.indexer.sm90_scan import IndexerScanSm90
+from msa_ops.cute.indexer.scan import IndexerScan, trace_as
 from msa_ops.cute.indexer.sm100_scan_configs import KEY_COLUMNS, PAGE_BYTES, Config
 
 PAGE = work.PAGE
@@ -27,10 +26,7 @@ ROW_BYTES = 64  # codes of a token
 QUERY_BYTES = 128
 
 
-class IndexerScanSm100(IndexerScanSm90):
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
+class IndexerScanSm100(IndexerScan):
     def layout(self, a: SimpleNamespace) -> None:
         c = self.config
         a.queries = cute.arch.get_dyn_smem(Uint8, alignment=1024).toint()
@@ -47,10 +43,7 @@ class IndexerScanSm100(IndexerScanSm90):
         a.queries_free = a.queries_full + 8 * 2
         a.exist = a.queries_free + 8 * 2
         a.tensor_memory = a.exist + 4 * c.copies
-        self.layout_window(a, a.tensor_memory + 4)
-
-    def registers(self, a) -> None:
-        """Nothing: queries are in shared memory."""
+        self.layout_window(a, a.tensor_memory + 16)
 
     @cute.jit
     def set_up(self, a):
@@ -115,7 +108,7 @@ class IndexerScanSm100(IndexerScanSm90):
             self.bring_queries(a, place, low, stop, sets)
         piece = low
         while piece < stop:
-            t = self.tile_at(a, place, piece, stop)
+            t = self.tile_within(a, place, piece, stop)
             place = t.place
             piece = t.stop
             after = after + 1
@@ -124,25 +117,21 @@ class IndexerScanSm100(IndexerScanSm90):
         return done + (stop - low), after, known
 
     @cute.jit
-    def tile_at(self, a, place: Int32, piece: Int32, stop: Int32):
-        """What is known of the tile of a piece, and where its pieces end, `stop` at the latest."""
-        c = self.config
+    def tile_within(self, a, place: Int32, piece: Int32, stop: Int32):
+        """`tile_at`, of a request at `place` or behind it: its place, columns in the tile alone, and where the tile's
+        pieces end, `stop` at the latest.
+        """
         place = self.place_of(a, place, piece)
-        begin, tokens, position = self.query_rows(a, place)
-        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-        request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
-        tile = self.tile_of(piece - request_begin, pages)
-        tile_begin = request_begin + tile * pages
-        end = tile_begin + pages
-        columns = tokens * a.num_heads - tile * c.columns
+        t = self.tile_at(a, place, piece)
+        columns = Int32(self.config.columns) if t.columns > self.config.columns else t.columns
         return SimpleNamespace(
+            number=t.number,
+            begin=t.begin,
+            columns=columns,
+            query_begin=t.query_begin,
+            position=t.position,
             place=place,
-            query_begin=begin,
-            position=position,
-            first_pair=tile * c.columns,
-            columns=Int32(c.columns) if columns > c.columns else columns,
-            begin=tile_begin,
-            stop=stop if stop < end else end,
+            stop=stop if stop < t.end else t.end,
         )
 
     @cute.jit
@@ -170,16 +159,11 @@ class IndexerScanSm100(IndexerScanSm90):
     def copy(self, a, window: Int32, place: Int32, low: Int32, stop: Int32, done: Int32):
         c = self.config
         count = stop - low
-        # Each lane knows one of the next 32 pages, and one of the 32 behind those.
         page = self.look_up(a, window, place, low + a.lane, stop)
-        next_page = page
+        later = page
         for i in cutlass.range(count, unroll=1):
-            at = i % 32
-            if at == 0 and i > 0:
-                page = next_page
-            if at == 8 and i + 24 < count:
-                next_page = self.look_up(a, window, place, low + i + 24 + a.lane, stop)
-            this_page = cute.arch.shuffle_sync(page, at)
+            page, later = self.pages_ahead(a, page, later, i, count, window, place, (low, 1), stop)
+            this_page = cute.arch.shuffle_sync(page, i % 32)
             slot = self.wait_free(a.copies_free, c.copies, done + i)
             if a.lane == 0:
                 barrier = a.copies_full + slot * 8
@@ -235,7 +219,7 @@ class IndexerScanSm100(IndexerScanSm90):
         instruction = tensor_memory.instruction_e4m3(PAGE, c.columns)
         piece = low
         while piece < stop:
-            t = self.tile_at(a, place, piece, stop)
+            t = self.tile_within(a, place, piece, stop)
             which = self.wait_full(a.queries_full, 2, sets)
             right = tensor_memory.matrix_swizzled(a.queries + which * c.query_bytes)
             while piece < t.stop:
@@ -265,18 +249,16 @@ class IndexerScanSm100(IndexerScanSm90):
         thread = a.thread - 32 * (c.warps - 2)
         piece = low
         while piece < stop:
-            t = self.tile_at(a, place, piece, stop)
+            t = self.tile_within(a, place, piece, stop)
             which = self.wait_free(a.queries_free, 2, sets)
             target = a.queries + which * c.query_bytes
             for i in cutlass.range_constexpr(c.columns * 8 // 64):
                 row = 8 * i + thread // 8
                 part = thread % 8
                 words = (Uint32(0), Uint32(0), Uint32(0), Uint32(0))
-                if row < t.columns:
-                    token = work.divide(t.first_pair + row, a.heads_magic)
-                    head = t.first_pair + row - token * a.num_heads
-                    source = a.index_q + Int64(t.query_begin + token) * a.q_token_stride
-                    words = atoms.ldg_constant_u32x4(source + Int64(head) * a.q_head_stride + Int64(part * 16))
+                source = self.query_address(a, t, row)
+                if source != Int64(0):
+                    words = atoms.ldg_constant_u32x4(source + Int64(part * 16))
                 atoms.sts_u32x4(target + row * QUERY_BYTES + ((part ^ (row % 8)) * 16), words)
             bulk_copy.order_before_copies()
             self.arrive(a, a.queries_full + which * 8)
@@ -291,19 +273,15 @@ class IndexerScanSm100(IndexerScanSm90):
         lanes = (quarter * 32) << 16
         count = stop - low
         page = self.look_up(a, window, place, low + a.lane, stop)
-        next_page = page
+        later = page
         piece = low
         while piece < stop:
-            t = self.tile_at(a, place, piece, stop)
-            seen_by_all = t.position + work.divide(t.first_pair, a.heads_magic)
+            t = self.tile_within(a, place, piece, stop)
+            seen_by_all = self.last_seen(a, t, Int32(0))
             while piece < t.stop:
                 i = piece - low
-                at = i % 32
-                if at == 0 and i > 0:
-                    page = next_page
-                if at == 8 and i + 24 < count:
-                    next_page = self.look_up(a, window, t.place, low + i + 24 + a.lane, stop)
-                this_page = cute.arch.shuffle_sync(page, at)
+                page, later = self.pages_ahead(a, page, later, i, count, window, t.place, (low, 1), stop)
+                this_page = cute.arch.shuffle_sync(page, i % 32)
                 sums = self.wait_full(a.sums_full, c.sums, done + i)
                 tensor_memory.fence_after_sync()
                 source = base + (c.keys * KEY_COLUMNS) + sums * c.columns + lanes
@@ -330,8 +308,7 @@ class IndexerScanSm100(IndexerScanSm90):
                     column = 4 * four + i
                     value = atoms.float_of(values[column])
                     if cutlass.const_expr(masked):
-                        seen = t.position + work.divide(t.first_pair + column, a.heads_magic)
-                        value = value if position <= seen else Float32(-Float32.inf)
+                        value = value if position <= self.last_seen(a, t, Int32(column)) else Float32(-Float32.inf)
                     best = atoms.max_f32(atoms.warp_max_f32(value), Float32(-Float32.inf))  # a number, if all were NaN
                     mine = best if a.lane == i else mine
                 if a.lane < 4 and 4 * four + a.lane < t.columns:
@@ -339,15 +316,4 @@ class IndexerScanSm100(IndexerScanSm90):
 
 
 def trace(config: Config):
-    """The launcher and what to trace it with."""
-    gmem = cute.AddressSpace.gmem
-
-    def pointer(alignment):
-        return make_ptr(Uint8, 16, gmem, assumed_align=alignment)
-
-    return IndexerScanSm100(config), (
-        *(pointer(alignment) for alignment in (16, 16, 4, 4, 4, 4, 8)),
-        *[Int64(0)] * 8,
-        *[Int32(0)] * 12,
-        make_fake_stream(),
-    )
+    return trace_as(IndexerScanSm100(config))

@@ -90,7 +90,8 @@ class Config:
             + self.score_bytes
             + 4 * 32
             + 8 * self.num_barriers
-            + 4 * (self.copies + 1)
+            + 4 * self.copies
+            + 16
             + window
         )
 

@@ -1,4 +1,5 @@
-"""The indexer's scan on Hopper for more than 8 columns of NVFP4 keys: as in sm90_scan, with products of warpgroups.
+"""The indexer's scan on Hopper for 16 columns of NVFP4 keys: as in sm90_scan, or with products of warpgroups where the
+lengths say that pages and pages of a request are many.
 
 Four warps form a group and take four pages side by side, a page each. Each warp decodes 16 keys of its page into
 registers; together they are the first operand of a product with the group's queries, which lie in shared memory. The
@@ -11,10 +12,10 @@ from types import SimpleNamespace
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8, Uint32
-from cutlass.cute.runtime import make_fake_stream, make_ptr
+from cutlass import Float32, Int32, Uint8, Uint32
 from msa_ops.cute.common import bulk_copy
 from msa_ops.cute.indexer import atoms, group_products, keys, queries, work
+from msa_ops.cute.indexer.scan import trace_as
 from msa_ops.cute.indexer.sm90_group_scan_configs import Config
 from msa_ops.cute.indexer.sm90_scan import IndexerScanSm90
 
@@ -40,51 +41,40 @@ class IndexerGroupScanSm90(IndexerScanSm90):
         a.visible = visible + a.thread * (8 * self.tiles)
         self.layout_window(a, visible + c.visible_bytes)
 
-    def registers(self, a) -> None:
+    def own_words(self):
         """The words of the warp's own queries on their way to shared memory."""
-        a.operand = cute.make_rmem_tensor(cute.make_layout((16,)), Uint32)
+        words = cute.make_rmem_tensor(cute.make_layout((16,)), Uint32)
+        words.fill(Uint32(0))
+        return words
 
     @cute.jit
-    def find_own_queries(self, a, place: Int32, piece: Int32):
+    def find_own_queries(self, a, place: Int32, piece: Int32, own):
         """As `find_queries`, and asks for those that the warp brings to shared memory: 8 columns.
 
         The last position that each of the lane's columns sees goes to shared memory: few pages need it.
         """
-        c = self.config
-        begin, tokens, position = self.query_rows(a, place)
-        pages = Int32(atoms.lds_u32(a.w_pages + place * 4))
-        request_begin = Int32(atoms.lds_u32(a.w_begin + place * 4))
-        tile = self.tile_of(piece - request_begin, pages)
-        columns = tokens * a.num_heads - tile * c.columns
-        group, t = a.lane // 4, a.lane % 4
+        t = self.tile_at(a, place, piece)
         if a.part < self.tiles:
-            column = 8 * a.part + group
-            row = Int64(0)
-            if column < columns:
-                pair = tile * c.columns + column
-                token = work.divide(pair, a.heads_magic)
-                head = pair - token * a.num_heads
-                row = a.index_q + Int64(begin + token) * a.q_token_stride + Int64(head) * a.q_head_stride
-            queries.load_words(c.index_format, row, a.q_dtype, t, a.operand, 0)
+            row = self.query_address(a, t, 8 * a.part + a.lane // 4)
+            queries.load_words(self.config.index_format, row, a.q_dtype, a.lane % 4, own, 0)
         for n in cutlass.range_constexpr(self.tiles):
             for i in cutlass.range_constexpr(2):
-                column = 8 * n + 2 * t + i
-                seen = position + work.divide(tile * c.columns + column, a.heads_magic)
-                atoms.sts_u32(a.visible + (8 * n + 4 * i), seen if column < columns else Int32(-1))
-        tile_begin = request_begin + tile * pages
-        return tile_begin, tile_begin + pages, position + work.divide(tile * c.columns, a.heads_magic)
+                column = 8 * n + 2 * (a.lane % 4) + i
+                seen = self.last_seen(a, t, column)
+                atoms.sts_u32(a.visible + (8 * n + 4 * i), seen if column < t.columns else Int32(-1))
+        return t.begin, t.end, self.last_seen(a, t, Int32(0))
 
     @cute.jit
-    def put_queries(self, a):
+    def put_queries(self, a, own):
         """Converts the warp's queries and brings them to shared memory; then the group has all of them."""
         c = self.config
         if a.part < self.tiles:
-            queries.convert(c.index_format, a.q_dtype, a.operand, 0)
+            queries.convert(c.index_format, a.q_dtype, own, 0)
             at = a.queries + a.part * (2 * group_products.BLOCK) + a.lane * 4
             for step in cutlass.range_constexpr(group_products.STEPS):
                 for half in cutlass.range_constexpr(2):
                     to = at + group_products.offset(c.columns, step, 0, half)
-                    atoms.sts_u32(to, a.operand[2 * step + half])
+                    atoms.sts_u32(to, own[2 * step + half])
             bulk_copy.order_before_copies()
         self.meet(a)
 
@@ -94,21 +84,41 @@ class IndexerGroupScanSm90(IndexerScanSm90):
         cute.arch.barrier(barrier_id=1 + a.group, number_of_threads=128)
 
     @cute.jit
+    def scan(self, a, total: Int32, window_total: Int32, parity: Int32):
+        """The lengths decide between two runs; one run with both ways to score would take more registers."""
+        if total >= a.group_block_pages * a.num_blocks and total >= a.group_request_pages * a.batch:
+            self.scan_run(self.in_a_way(a, True), total, window_total, parity)
+        else:
+            self.scan_run(self.in_a_way(a, False), total, window_total, parity)
+
+    def in_a_way(self, a, by_groups: bool) -> SimpleNamespace:
+        return SimpleNamespace(**vars(a), by_groups=by_groups)
+
+    @cute.jit
     def score(self, a, window: Int32, place: Int32, begin: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
+        if cutlass.const_expr(a.by_groups):
+            slot, parity = self.score_by_groups(a, window, place, low, stop, slot, parity)
+        else:
+            slot, parity, _ = self.score_by_warps(a, window, place, begin, low, stop, slot, parity)
+        known = self.before_choosing(a, place, begin, low, stop)
+        cute.arch.sync_threads()
+        return slot, parity, known
+
+    @cute.jit
+    def score_by_groups(self, a, window: Int32, place: Int32, low: Int32, stop: Int32, slot: Int32, parity: Int32):
         c = self.config
         group_first = low + 4 * a.group
         rounds = (stop - group_first + (c.warps - 1)) // c.warps
         rounds = Int32(0) if stop <= group_first else rounds
         first = low + a.warp
-        ring = a.ring + a.warp * (2 * c.stage_bytes)
-        barriers = a.barriers + a.warp * (2 * 8)
+        ring, barriers = self.ring_of(a)
 
         # Each lane knows one of the warp's pages, of which a table holds no more than 32. They and the queries of the
         # first page are asked for before anything waits.
-        first_place = place
-        place = self.place_of(a, first_place, group_first if rounds > 0 else low)
+        place = self.place_of(a, place, group_first if rounds > 0 else low)
         page = self.look_up(a, window, place, first + a.lane * c.warps, stop)
-        tile_begin, tile_end, seen_by_all = self.find_own_queries(a, place, group_first)
+        own = self.own_words()
+        tile_begin, tile_end, seen_by_all = self.find_own_queries(a, place, group_first, own)
         # A warp without a page takes its neighbour's: it has to multiply, too.
         this_page = cute.arch.shuffle_sync(page, 0)
         if rounds > 0:
@@ -116,7 +126,7 @@ class IndexerGroupScanSm90(IndexerScanSm90):
                 this_page = self.look_up(a, window, place, group_first, stop)
             for half in cutlass.range_constexpr(2):
                 self.ask_any(a, ring, barriers, Int32(half), this_page)
-        self.put_queries(a)
+        self.put_queries(a, own)
         of_queries = group_products.descriptors(a.queries, c.columns)
 
         for i in cutlass.range(rounds, unroll=1):
@@ -129,9 +139,10 @@ class IndexerGroupScanSm90(IndexerScanSm90):
             while current < upto:
                 if current >= tile_end:
                     place = self.place_of(a, place, current)
-                    tile_begin, tile_end, seen_by_all = self.find_own_queries(a, place, current)
+                    others = self.own_words()
+                    tile_begin, tile_end, seen_by_all = self.find_own_queries(a, place, current, others)
                     self.meet(a)  # none multiplies with the queries before
-                    self.put_queries(a)
+                    self.put_queries(a, others)
                 to = tile_end if tile_end < upto else upto
                 s = SimpleNamespace(
                     ring=ring,
@@ -152,12 +163,10 @@ class IndexerGroupScanSm90(IndexerScanSm90):
                     self.score_page(a, s, True)
                 current = to
             parity = parity ^ 1
-        known = self.before_choosing(a, first_place, begin, low, stop)
         # A round in which the warp had no page has not moved its barriers.
         if rounds > 1 and first + (rounds - 1) * c.warps >= stop:
             parity = parity ^ 1
-        cute.arch.sync_threads()
-        return slot, parity, known
+        return slot, parity
 
     @cute.jit
     def ask_any(self, a, ring: Int32, barriers: Int32, half: Int32, page: Int32):
@@ -227,15 +236,4 @@ class IndexerGroupScanSm90(IndexerScanSm90):
 
 
 def trace(config: Config):
-    """The launcher and what to trace it with."""
-    gmem = cute.AddressSpace.gmem
-
-    def pointer(alignment):
-        return make_ptr(Uint8, 16, gmem, assumed_align=alignment)
-
-    return IndexerGroupScanSm90(config), (
-        *(pointer(alignment) for alignment in (16, 16, 4, 4, 4, 4, 8)),
-        *[Int64(0)] * 8,
-        *[Int32(0)] * 12,
-        make_fake_stream(),
-    )
+    return trace_as(IndexerGroupScanSm90(config))

@@ -1,4 +1,4 @@
-"""Configurations of the Hopper kernel that scans NVFP4 index keys with products of warpgroups."""
+"""Configurations of the Hopper kernel that scans NVFP4 index keys with products of warpgroups where pages are many."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ class Config(scan.Config):
     turn: int = 32
 
     @property
-    def name(self) -> str:
-        return f"scan_groups_{self.index_format}_{self.columns}"
-
-    @property
     def groups(self) -> int:
         """Of four warps."""
         return self.warps // 4
@@ -45,9 +41,12 @@ class Config(scan.Config):
         return self.groups * self.query_bytes + self.visible_bytes + super().shared_memory
 
 
-FEWEST_PAGES = 96
-"""Pages a multiprocessor, of all tables, from which this kernel is taken. With fewer of them it counts that pages are
-not divided among warps, and that groups have pages of two requests."""
+BLOCK_PAGES = 80
+"""Pages a thread block from which warpgroups multiply; with fewer of them it counts that pages are not divided among
+warps."""
+
+REQUEST_PAGES = 64
+"""Pages a request, on average, from which they do; with fewer it counts that groups have pages of two requests."""
 
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:

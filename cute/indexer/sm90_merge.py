@@ -20,6 +20,9 @@ from msa_ops.cute.indexer.sm90_merge_configs import GROUPS_A_WARP, Config
 WARP_CHUNKS = 4
 """Up to 32 times as many candidates one warp chooses alone."""
 
+SHARES = 8
+"""Threads that compare a gathered candidate with the others."""
+
 
 class IndexerMergeSm90:
     def __init__(self, config: Config) -> None:
@@ -67,7 +70,9 @@ class IndexerMergeSm90:
         ).launch(
             grid=(num_tokens * num_heads, 1, 1),
             block=(self.config.threads, 1, 1),
-            max_number_threads=(self.config.bound, 1, 1),
+            max_number_threads=(self.config.threads, 1, 1),
+            min_blocks_per_mp=self.config.blocks,
+            preferred_smem_carveout=100,  # as the scan, beside which it waits
             smem=self.config.shared_memory,
             stream=stream,
             use_pdl=True,
@@ -212,7 +217,7 @@ class IndexerMergeSm90:
             atoms.sts_u32(s.groups + (warp * GROUPS_A_WARP + lane) * 4, largest)
         cute.arch.sync_threads()
         if cutlass.const_expr(c.groups == 32):
-            least, _ = ranking.threshold_by_ranks(atoms.lds_u32(s.groups + lane * 4), topk)
+            least = ranking.least_of_best(s.groups, atoms.lds_u32(s.groups + lane * 4), topk)
         else:
             least = Uint32(ranking.TOP)
             for i in cutlass.range_constexpr(c.groups // 32):
@@ -234,23 +239,23 @@ class IndexerMergeSm90:
 
     @cute.jit
     def choose_by_ranks(self, found: Int32, topk: Int32, thread: Int32, lane: Int32, warp: Int32, s, output: Int64):
-        """Chooses those with fewer than topk better ones; four threads count for each. Writes their ids, sorted."""
+        """Chooses those with fewer than topk better ones; SHARES threads count for each. Writes their ids, sorted."""
         c = self.config
-        quarter, each = thread % 4, c.threads // 4
+        share, each = thread % SHARES, c.threads // SHARES
         begin = Int32(0)
         while begin < found:
-            mine = begin + thread // 4
+            mine = begin + thread // SHARES
             own_id, own_key = atoms.lds_u32x2(s.entries + (mine if mine < found else found - 1) * 8)
             better = Int32(0)
-            other = quarter
+            other = share
             while other < found:
                 other_id, other_key = atoms.lds_u32x2(s.entries + other * 8)
                 if other_key > own_key or (other_key == own_key and other_id < own_id):
                     better = better + 1
-                other = other + 4
-            for step in cutlass.range_constexpr(2):
+                other = other + SHARES
+            for step in cutlass.range_constexpr(SHARES.bit_length() - 1):
                 better = better + cute.arch.shuffle_sync_bfly(better, 1 << step)
-            if quarter == 0 and mine < found and better < topk:
+            if share == 0 and mine < found and better < topk:
                 atoms.sts_u32(s.chosen + better * 4, own_id)
             begin = begin + each
         cute.arch.sync_threads()

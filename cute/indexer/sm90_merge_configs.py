@@ -29,9 +29,11 @@ class Config:
         return 32 * self.warps
 
     @property
-    def bound(self) -> int:
-        """Threads that the compiler must leave registers for; the merge of few waits beside the scan's block."""
-        return 1024 if self.topk <= 16 else self.threads
+    def blocks(self) -> int:
+        """Of a multiprocessor, at least. One merge of few must fit beside the scan's block; of five, 640 rows are one
+        round.
+        """
+        return 5 if self.topk <= 16 else 1
 
     @property
     def candidates(self) -> int:

@@ -23,8 +23,7 @@ class Config:
 
     early: pages of a thread block that a batch of few requests brings to the second-level cache while the kernel before
     still runs; 0: nothing is looked at before that has ended. later: as many again as soon as that has ended, if the
-    block has LONG_RUN or more. guess: then pages are asked for as the table was before, while it is read again. long:
-    for tables of many pages, with what costs short calls more than it saves.
+    block has LONG_RUN or more. guess: then pages are asked for as the table was before, while it is read again.
     """
 
     index_format: str
@@ -39,11 +38,10 @@ class Config:
     early: int = 0
     later: int = 0
     guess: bool = False
-    long: bool = False
 
     @property
     def name(self) -> str:
-        return f"scan_{self.index_format}_{self.columns}" + ("_few" if self.few else "_long" if self.long else "")
+        return f"scan_{self.index_format}_{self.columns}" + ("_few" if self.few else "")
 
     @property
     def parts(self) -> int:
@@ -90,9 +88,6 @@ LONG_RUN = 40
 FEW_REQUESTS = 8
 """A configuration for few requests is taken for batches of up to as many."""
 
-LONG_TABLES = 16
-"""A configuration for tables of many pages is taken from as many pages a multiprocessor on."""
-
 
 def supports(config: Config, platform: Platform) -> Iterable[Refusal]:
     return ()
@@ -126,6 +121,8 @@ ARGUMENTS = (
     "q_dtype",
     "num_blocks",
     "code_factor",
+    "group_block_pages",
+    "group_request_pages",
 )
 
 FAMILY = Family(
@@ -134,9 +131,7 @@ FAMILY = Family(
     archs=("sm_90a",),
     arguments=ARGUMENTS,
     configs=(
-        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=4),
-        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=6, later=8, guess=True, long=True),
-        Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512),
+        Config("nvfp4", 8, warps=16, tokens=64, stages=2, pages=512, early=5, later=8, guess=True),
         Config("nvfp4", 16, warps=16, tokens=64, stages=2, pages=512, early=4, few=True, factors=2),
         Config("nvfp4", 32, warps=12, tokens=64, stages=2, pages=256),
         Config("nvfp4", 64, warps=8, tokens=64, stages=3, pages=256, factors=2),

@@ -85,15 +85,31 @@ def test_the_best_blocks_lie_side_by_side(seed: int) -> None:
     assert torch.equal(run(args, 132), expected)
 
 
-def in_wide_table(args: indexer.Args, multiprocessors: int) -> indexer.Args:
-    """With a table of so many columns that warpgroups multiply."""
-    batch, columns = args.block_table.shape
-    wide = -(-group_scan.FEWEST_PAGES * multiprocessors // batch)
-    table = args.block_table.new_full((batch, max(columns, wide)), -1)
-    table[:, :columns] = args.block_table
-    return dataclasses.replace(args, block_table=table)
+def in_tiles_of_16(seed: int, **dims: Any) -> indexer.Args:
+    """Queries of all requests in one tile each, of 16 columns."""
+    args = exact(seed, **dims)
+    return dataclasses.replace(args, max_seqlen_q=16 // dims["num_heads"])
 
 
+def products(args: indexer.Args, multiprocessors: int) -> set[str]:
+    """Instructions that the scan multiplies with, where ids are the reference's."""
+    (expected,) = indexer.reference(args)
+    values = {name: getattr(args, name) for name in args.__dataclass_fields__ if name != "workspace"}
+    with msa_ops.emulate("sm_90a", multiprocessors=multiprocessors) as chip:
+        assert torch.equal(msa_ops.indexer(**values, backend="cute_sm90"), expected)
+    scan = chip.launches[0]
+    assert scan.kernel == "indexer__scan_nvfp4_16__sm_90a"
+    return {name.partition(".")[0] for name in scan.report.warp_instructions if "mma." in name}
+
+
+@pytest.fixture
+def groups_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warpgroups, of however few pages."""
+    monkeypatch.setattr(group_scan, "BLOCK_PAGES", 0)
+    monkeypatch.setattr(group_scan, "REQUEST_PAGES", 0)
+
+
+@pytest.mark.usefixtures("groups_multiply")
 @pytest.mark.parametrize("multiprocessors", [1, 2, 3, 132])
 @pytest.mark.parametrize(
     "dims",
@@ -110,21 +126,37 @@ def in_wide_table(args: indexer.Args, multiprocessors: int) -> indexer.Args:
     ],
 )
 def test_warpgroups_of_pages_of_one_request_and_of_several(dims: dict[str, Any], multiprocessors: int) -> None:
-    args = in_wide_table(exact(4, **dims), multiprocessors)
-    (expected,) = indexer.reference(args)
-    assert torch.equal(run(args, multiprocessors), expected)
+    assert products(in_tiles_of_16(4, **dims), multiprocessors) == {"wgmma"}
 
 
+@pytest.mark.usefixtures("groups_multiply")
 def test_warpgroups_give_the_same_under_every_schedule() -> None:
-    args = in_wide_table(exact(5, batch=9, seq_len=128 * 6 + 77, q_len=4, num_heads=4, topk=3), 3)
+    args = in_tiles_of_16(5, batch=9, seq_len=128 * 6 + 77, q_len=4, num_heads=4, topk=3)
     (expected,) = indexer.reference(args)
     for seed in (None, *range(10)):
         assert torch.equal(run(args, 3, seed), expected), f"schedule {seed}"
 
 
+@pytest.mark.usefixtures("groups_multiply")
 def test_warpgroups_skip_pages_that_do_not_exist() -> None:
-    args = in_wide_table(exact(6, batch=9, seq_len=128 * 9, q_len=4, num_heads=4, topk=3), 2)
+    args = in_tiles_of_16(6, batch=9, seq_len=128 * 9, q_len=4, num_heads=4, topk=3)
     args.block_table[:, 2:7:2] = -1
     args.block_table[3, 4] = args.index_cache.shape[0]
-    (expected,) = indexer.reference(args)
-    assert torch.equal(run(args, 2), expected)
+    assert products(args, 2) == {"wgmma"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "pages", "multiprocessors", "groups"),
+    [(9, 5, 3, False), (9, 6, 3, True), (9, 11, 3, True), (9, 11, 17, False), (40, 2, 3, False)],
+)
+def test_lengths_decide_whether_warpgroups_multiply(
+    batch: int, pages: int, multiprocessors: int, groups: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the width of the table: a graph may be replayed with other lengths."""
+    monkeypatch.setattr(group_scan, "BLOCK_PAGES", 6)
+    monkeypatch.setattr(group_scan, "REQUEST_PAGES", 6)
+    args = in_tiles_of_16(7, batch=batch, seq_len=128 * pages, q_len=4, num_heads=4, topk=3)
+    table = args.block_table.new_full((batch, 12), -1)
+    table[:, :pages] = args.block_table[:, :pages]
+    args = dataclasses.replace(args, block_table=table)
+    assert products(args, multiprocessors) == ({"wgmma"} if groups else {"mma"})

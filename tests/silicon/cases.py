@@ -68,6 +68,8 @@ CASES = {
     "select": Case("select_blocks", {"tokens": 128, "num_heads": 1, "max_blocks": 4096}),
     "indexer-decode": Case("indexer", INDEXER | {"q_len": 1}, ragged=True),
     "indexer-verify-tp4": Case("indexer", INDEXER | {"q_len": 4, "num_heads": 1}, ragged=True),
+    # At their full length warpgroups multiply, at others warps; see msa_ops.cute.indexer.sm90_group_scan_configs.
+    "indexer-verify-many": Case("indexer", INDEXER | {"batch": 168, "q_len": 4, "num_heads": 4}, ragged=True),
     "indexer-fp8": Case("indexer", INDEXER | {"q_len": 1, "index_format": "fp8"}, ragged=True),
     "indexer-prefill": Case("indexer", INDEXER | {"q_len": 300, "num_heads": 1}, ragged=True),
     "scores": Case("indexer_scores", INDEXER | {"q_len": 4}, ragged=True),

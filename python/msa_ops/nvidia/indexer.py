@@ -20,18 +20,14 @@ from msa_ops.registry.platform import Platform
 
 COLUMNS: dict[str, list[int]] = {}
 """Sizes of a tile for each format of keys, ascending."""
-for _config in scan.FAMILY.configs:
-    if not _config.few and not _config.long:
+for _config in (*scan.FAMILY.configs, *group_scan.FAMILY.configs):
+    if not _config.few:
         COLUMNS.setdefault(_config.index_format, []).append(_config.columns)
+for _sizes in COLUMNS.values():
+    _sizes.sort()
 
 FEW = {(config.index_format, config.columns) for config in scan.FAMILY.configs if config.few}
 """Formats and sizes of a tile with a configuration of their own for few requests."""
-
-LONG = {(config.index_format, config.columns) for config in scan.FAMILY.configs if config.long}
-"""With one for tables of many pages."""
-
-GROUPS = {(config.index_format, config.columns) for config in group_scan.FAMILY.configs}
-"""Formats and sizes of a tile that warpgroups can multiply."""
 
 SM100_COLUMNS = sorted({config.columns for config in scan100.FAMILY.configs})
 
@@ -73,26 +69,18 @@ def _workspace(platform: Platform, facts: Facts, sizes: list[int]) -> int:
     return num_blocks(platform) * 2 * columns_a_tile(sizes, facts.num_heads, facts.max_seqlen_q) * facts.topk * 8
 
 
-def sm90_scan(index_format: str, columns: int, batch: int, max_blocks: int, multiprocessors: int) -> str:
-    """The configuration that scans tables of `batch` requests with up to `max_blocks` pages each."""
-    tile = index_format, columns
-    if batch <= scan.FEW_REQUESTS and tile in FEW:
-        return f"scan_{index_format}_{columns}_few"
-    pages = batch * max_blocks
-    if pages >= group_scan.FEWEST_PAGES * multiprocessors and tile in GROUPS:
-        return f"scan_groups_{index_format}_{columns}"
-    if pages >= scan.LONG_TABLES * multiprocessors and tile in LONG:
-        return f"scan_{index_format}_{columns}_long"
-    return f"scan_{index_format}_{columns}"
+def sm90_scan(index_format: str, columns: int, batch: int) -> str:
+    """The configuration that scans for `batch` requests. What lengths decide, the kernel decides."""
+    few = batch <= scan.FEW_REQUESTS and (index_format, columns) in FEW
+    return f"scan_{index_format}_{columns}" + ("_few" if few else "")
 
 
 def sm90(a: Args, outs: tuple[Tensor, ...]) -> None:
     """Target of the backend "cute_sm90"."""
-    batch, max_blocks = a.block_table.shape
-    multiprocessors = platforms.of_device(a.index_q.device).multiprocessors
+    batch = a.block_table.shape[0]
 
     def name(columns: int) -> str:
-        return sm90_scan(a.index_format, columns, batch, max_blocks, multiprocessors)
+        return sm90_scan(a.index_format, columns, batch)
 
     _start(a, outs, COLUMNS[a.index_format], name)
 
@@ -164,6 +152,8 @@ def _start(a: Args, outs: tuple[Tensor, ...], sizes: list[int], scan_name: Calla
         QUERY_DTYPES[a.index_q.dtype],
         blocks,
         CODE_FACTOR,
+        group_scan.BLOCK_PAGES,
+        group_scan.REQUEST_PAGES,
     )
     launch(
         f"indexer__{merge.config_for(a.topk).name}__{platform.arch}",
