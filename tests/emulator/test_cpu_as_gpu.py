@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,3 +76,28 @@ def test_every_tensor_is_memory(session: JitSession) -> None:
         assert torch.equal(out, a + 2)
         with pytest.raises(EmulatorFault, match="out of bounds"):
             session.run(function, from_dlpack(foreign), views[1])
+
+
+@pytest.mark.parametrize("how", ["backward", "grad"])
+def test_gradients_are_computed_on_it_too(session: JitSession, how: str) -> None:
+    seen = []
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            made = torch.empty(7, device="cuda")
+            seen.append((made.device.type, made.data_ptr() % 256))
+            return gradient * 2
+
+    with cpu_as_gpu(session):
+        x = torch.ones(3, device="cuda", requires_grad=True)
+        if how == "backward":
+            Double.apply(x).sum().backward()
+            assert x.grad is not None and x.grad.tolist() == [2, 2, 2]
+        else:
+            assert torch.autograd.grad(Double.apply(x).sum(), x)[0].tolist() == [2, 2, 2]
+    assert seen == [("cuda", 0)]

@@ -215,5 +215,13 @@ def cpu_as_gpu(session: JitSession, *, multiprocessors: int | None = None) -> It
         stack.enter_context(mock.patch.object(torch.Tensor, "is_cuda", True, create=True))
         stack.enter_context(driver_of(session.chip, told))
         stack.enter_context(mock.patch.object(utils, "HardwareInfo", Hardware))
-        stack.enter_context(CpuAsGpu(session))
+        mode = CpuAsGpu(session)
+        run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+        def run_backward_too(*args: Any, **kwargs: Any) -> Any:
+            with mode:  # torch takes it away while one of its functions runs, of which `backward` is one
+                return run_backward(*args, **kwargs)
+
+        stack.enter_context(mock.patch.object(torch.autograd, "_engine_run_backward", run_backward_too))
+        stack.enter_context(mode)
         yield

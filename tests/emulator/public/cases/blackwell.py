@@ -196,17 +196,14 @@ CASES = [
     ),
     *MASKED,
     # No tile is looked up behind the last one.
-    *(
-        mended(
-            case,
-            (
-                r"(setp\.ne\.b32\s+(%p\d+), %r\d+, 0;\s+shl\.b32\s+%r\d+, %r\d+, \d+;"
-                r"\s+mul\.wide\.s32\s+%rd\d+, %r\d+, 4;\s+add\.s64\s+%rd\d+, %rd\d+, %rd\d+;\s+)"
-                r"(ld\.global\.b32\s+(%r\d+), \[%rd\d+\];)",
-                r"\1mov.b32 \4, 0; @\2 \3",
-            ),
-        )
-        for case in MASKED
+    mended(
+        MASKED[0],
+        (
+            r"(setp\.ne\.b32\s+(%p\d+), %r\d+, 0;\s+shl\.b32\s+%r\d+, %r\d+, \d+;"
+            r"\s+mul\.wide\.s32\s+%rd\d+, %r\d+, 4;\s+add\.s64\s+%rd\d+, %rd\d+, %rd\d+;\s+)"
+            r"(ld\.global\.b32\s+(%r\d+), \[%rd\d+\];)",
+            r"\1mov.b32 \4, 0; @\2 \3",
+        ),
     ),
     *(
         example(
