@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "lanes.hpp"
 #include "opcodes.hpp"
 #include "shared_tile.hpp"
+#include "sparsity.hpp"
 #include "tcgen05_descriptor.hpp"
 #include "tensor_work.hpp"
 
@@ -91,6 +93,7 @@ class Execution {
     d_ = tensor_address(warp_, *next++, lane_);
     const Operand& a = *next++;
     const SharedTile b_tile = SharedTile::of_blackwell(warp_.value(*next++, lane_));
+    const Operand* metadata = product_.sparse ? next++ : nullptr;
     decode(product_, static_cast<std::uint32_t>(warp_.value(*next++, lane_)), warp_.block().cluster().chip());
     const Operand* scales = next;
     if (product_.scale_block != 0) next += 2;
@@ -111,6 +114,7 @@ class Execution {
       ThreadBlock& where = block_of(block);
       if (written_.a_in_tensor_memory) gather_a_of_tensor_memory(where, tensor_address(warp_, a, lane_), memory);
       else gather_a(where, SharedTile::of_blackwell(warp_.value(a, lane_)), memory);
+      if (metadata != nullptr) gather_metadata(where, tensor_address(warp_, *metadata, lane_));
       claim_sums(where, keeps);
       if (product_.sum == Sum::kS32) multiply_integers(where, keeps, masks, block, memory);
       else multiply_floats(where, keeps, shift, scales, masks, block, memory);
@@ -129,7 +133,7 @@ class Execution {
   // .ashift: when the product is made, rows of A move on as by tcgen05.shift, in all quarters of the lanes.
   void shift_a(ThreadBlock& block, const TensorAddress& address) {
     const unsigned bits = matrix::bits_of(product_.a);
-    const unsigned columns = product_.k * (bits < 8 ? 8 : bits) / 32;
+    const unsigned columns = product_.kept() * (bits < 8 ? 8 : bits) / 32;
     shift_down(block, {address.lane, TensorMemory::kLanes, address.column, columns}, access_, tensor_pipe(warp_));
   }
 
@@ -153,34 +157,35 @@ class Execution {
     }
   }
 
-  // `count` rows from row `first` of the operand of a block, as [count][k] or as [k][count]. Rows that count as zeros are
+  // `count` rows from row `first` of the operand of a block, of `depth` elements, as [count][depth] or turned. Rows that count as zeros are
   // not read, but for those of which an MN-major chunk holds others too.
   template <typename Number>
   void gather_shared(ThreadBlock& block, const SharedTile& tile, Element element, bool mn_major, unsigned count,
-                     bool k_outside, Number* out, std::vector<Number>& turned, unsigned first = 0) {
+                     unsigned depth, bool k_outside, Number* out, std::vector<Number>& turned, unsigned first = 0) {
     const std::uint64_t window = std::uint64_t{block.rank()} << warp_.kernel().rank_shift();
     const auto bytes_at = [&](std::uint32_t address) {
       return block.shared().will_read(window + address, kChunk, kChunk, access_, static_cast<int>(lane_));
     };
-    const std::size_t numbers = std::size_t{count} * product_.k;
+    const std::size_t numbers = std::size_t{count} * depth;
+    const unsigned row_bytes = product_.bytes_of(depth);
     std::vector<unsigned char>& bytes = scratch().bytes;
-    bytes.resize(std::size_t{count} * std::max(product_.k_bytes(), product_.k * matrix::bits_of(element) / 8));
+    bytes.resize(std::size_t{count} * std::max(row_bytes, depth * matrix::bits_of(element) / 8));
     if (mn_major) {
-      copy_mn_major(tile, first, count, matrix::bits_of(element), product_.k, bytes.data(), bytes_at);
+      copy_mn_major(tile, first, count, matrix::bits_of(element), depth, bytes.data(), bytes_at);
     } else if (!k_outside || !mask_.any()) {
-      copy_k_major(tile, first, count, product_.k_bytes(), bytes.data(), bytes_at);
+      copy_k_major(tile, first, count, row_bytes, bytes.data(), bytes_at);
     } else {
       std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
       for (unsigned row = 0; row < count; ++row) {
         if (mask_.is_zero(row)) continue;
-        copy_k_major(tile, first + row, 1, product_.k_bytes(), bytes.data() + std::size_t{row} * product_.k_bytes(), bytes_at);
+        copy_k_major(tile, first + row, 1, row_bytes, bytes.data() + std::size_t{row} * row_bytes, bytes_at);
       }
     }
     if (mn_major == k_outside) return numbers_from(product_, element, bytes.data(), numbers, !mn_major, out);
     turned.resize(numbers);
     numbers_from(product_, element, bytes.data(), numbers, !mn_major, turned.data());
-    if (mn_major) matrix::transpose(turned.data(), product_.k, count, out);
-    else matrix::transpose(turned.data(), count, product_.k, out);
+    if (mn_major) matrix::transpose(turned.data(), depth, count, out);
+    else matrix::transpose(turned.data(), count, depth, out);
   }
 
   // B as [k][n], its columns from both blocks of a pair.
@@ -198,7 +203,7 @@ class Execution {
         throw Violation{FaultKind::kDescriptor, "unsupported: a shift of " + std::to_string(shift) +
                                                     " columns of MN-major B, which is not whole chunks of 16 bytes"};
       }
-      gather_shared(block_of(0), tile, product_.b, product_.b_mn_major, columns, true, b.data(), turned, shift);
+      gather_shared(block_of(0), tile, product_.b, product_.b_mn_major, columns, product_.k, true, b.data(), turned, shift);
       for (unsigned column = 0; mask_.any() && column < columns; ++column) {
         if (!mask_.is_zero(column)) continue;
         for (unsigned k = 0; k < product_.k; ++k) b[std::size_t{k} * columns + column] = 0;
@@ -207,7 +212,7 @@ class Execution {
     }
     std::vector<Number> part(std::size_t{columns} * product_.k);
     for (unsigned block = 0; block < product_.group; ++block) {
-      gather_shared(block_of(block), tile, product_.b, product_.b_mn_major, columns, true, part.data(), turned);
+      gather_shared(block_of(block), tile, product_.b, product_.b_mn_major, columns, product_.k, true, part.data(), turned);
       for (unsigned k = 0; k < product_.k; ++k) {
         std::copy_n(part.data() + std::size_t{k} * columns, columns,
                     b.data() + std::size_t{k} * product_.n + block * columns);
@@ -216,14 +221,14 @@ class Execution {
   }
 
   void gather_a(ThreadBlock& block, const SharedTile& tile, Scratch& memory) {
-    const std::size_t numbers = std::size_t{rows()} * product_.k;
+    const std::size_t numbers = std::size_t{rows()} * product_.kept();
     if (product_.sum == Sum::kS32) {
       memory.whole_a.resize(numbers);
       std::vector<std::int32_t> turned;
-      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), false, memory.whole_a.data(), turned);
+      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), product_.kept(), false, memory.whole_a.data(), turned);
     } else {
       memory.a.resize(numbers);
-      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), false, memory.a.data(), memory.turned);
+      gather_shared(block, tile, product_.a, product_.a_mn_major, rows(), product_.kept(), false, memory.a.data(), memory.turned);
     }
   }
 
@@ -233,7 +238,7 @@ class Execution {
     const unsigned bits = matrix::bits_of(product_.a);
     if (product_.a_mn_major) throw Violation{FaultKind::kDescriptor, "A in tensor memory is K-major"};
     const bool in_bytes = bits < 8 && !product_.packs_nibbles();
-    const unsigned row_bytes = product_.k * (in_bytes ? 8 : bits) / 8;
+    const unsigned row_bytes = product_.kept() * (in_bytes ? 8 : bits) / 8;
     std::vector<unsigned char>& bytes = memory.bytes;
     bytes.resize(std::size_t{rows()} * row_bytes);
     std::array<Piece, 4> pieces{};
@@ -253,7 +258,7 @@ class Execution {
         std::memcpy(to, from, row_bytes);
       }
     }
-    const std::size_t numbers = std::size_t{rows()} * product_.k;
+    const std::size_t numbers = std::size_t{rows()} * product_.kept();
     if (product_.sum == Sum::kS32) {
       memory.whole_a.resize(numbers);
       numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.whole_a.data());
@@ -265,6 +270,27 @@ class Execution {
         for (std::size_t at = 0; at < numbers; ++at) memory.a[at] = values[bytes[at] >> shift & ((1U << bits) - 1)];
       } else {
         numbers_from(product_, product_.a, bytes.data(), numbers, false, memory.a.data());
+      }
+    }
+  }
+
+  // ---- sparsity
+
+  // Which elements rows of A hold, out of tensor memory. With 16 chunks a row they are two columns of the row's lane; with
+  // 8 rows r and r + 8 share the words of lanes r and r + 8 of each 16, the first lane's for the first half of k, and r in
+  // the lower halves. So CUTLASS lays them out (tmem_e_frg); blocks of 64 rows it does not have.
+  void gather_metadata(ThreadBlock& block, const TensorAddress& address) {
+    sparse_.emplace(product_.a, rows(), product_.k);
+    const bool in_rows = sparse_->chunks() == 16;
+    const unsigned column = address.column + product_.selector, columns = in_rows ? 2 : 1;
+    TensorMemory& memory = block.tensor_memory();
+    memory.will_read({address.lane, rows(), column, columns}, access_, tensor_pipe(warp_));
+    for (unsigned row = 0; row < rows(); ++row) {
+      for (unsigned at = 0; at < sparse_->chunks(); ++at) {
+        const unsigned lane = address.lane + (in_rows ? row : row / 16 * 16 + row % 8 + at / 4 * 8);
+        const std::uint32_t word = memory.lane(lane)[column + (in_rows ? at / 8 : 0)];
+        const unsigned shift = in_rows ? at % 8 * 4 : row / 8 % 2 * 16 + at % 4 * 4;
+        sparse_->set(row, at, word >> shift & 15, SparseRows::Rule::kTensorMemory, lane_);
       }
     }
   }
@@ -360,8 +386,12 @@ class Execution {
         std::memcpy(c.data() + at, words, count * sizeof(std::int32_t));
       });
     }
-    matrix::multiply_add(memory.whole_a.data(), memory.whole_b.data(), c.data(), {rows(), product_.n, product_.k},
-                         product_.saturate);
+    if (sparse_) {
+      sparse_->multiply_add(memory.whole_a.data(), memory.whole_b.data(), c.data(), product_.n, product_.saturate);
+    } else {
+      matrix::multiply_add(memory.whole_a.data(), memory.whole_b.data(), c.data(), {rows(), product_.n, product_.k},
+                           product_.saturate);
+    }
     for_runs(block, masks, index, [&](std::uint32_t* words, std::size_t at, unsigned count) {
       std::memcpy(words, c.data() + at, count * sizeof(std::int32_t));
     });
@@ -393,8 +423,9 @@ class Execution {
       for (float& value : memory.a) value = -value;
     }
     const matrix::Extent extent{rows(), product_.n, product_.k};
-    const std::uint32_t* order = warp_.matrix_order(product_.k);
-    if (product_.scale_block == 0) matrix::multiply_add(memory.a.data(), memory.b.data(), c.data(), extent, order);
+    const std::uint32_t* order = warp_.matrix_order(product_.kept());
+    if (sparse_) sparse_->multiply_add(memory.a.data(), memory.b.data(), c.data(), product_.n, order);
+    else if (product_.scale_block == 0) matrix::multiply_add(memory.a.data(), memory.b.data(), c.data(), extent, order);
     else multiply_scaled(block, scales, extent, order, memory);
     for_runs(block, masks, index, [&](std::uint32_t* words, std::size_t at, unsigned count) {
       if (!halves) {
@@ -449,6 +480,7 @@ class Execution {
   AccessId access_;
   TensorAddress d_{};
   ColumnMask mask_;
+  std::optional<SparseRows> sparse_;
   inline static thread_local std::vector<float> scaled_a_, scaled_b_;
 };
 
@@ -466,7 +498,7 @@ void add(Forms& forms, const std::string& opcode, const TensorProduct& product) 
       if (masks > 0 && (product.scale_block != 0 || product.weight_stationary)) continue;
       Form form;
       form.opcode = opcode + (a_in_tensor_memory ? " ta" : "") + (masks > 0 ? " m" + std::to_string(masks) : "");
-      form.operands = std::string("T ") + (a_in_tensor_memory ? "T" : "8") + " 8 4";
+      form.operands = std::string("T ") + (a_in_tensor_memory ? "T" : "8") + (product.sparse ? " 8 T 4" : " 8 4");
       if (product.scale_block != 0) form.operands += " T T";
       if (masks > 0) form.operands += " 4*" + std::to_string(masks);
       form.operands += " p";
@@ -475,7 +507,7 @@ void add(Forms& forms, const std::string& opcode, const TensorProduct& product) 
       else if (shifts) form.operands += " 4?";
       form.handler = mma;
       for (const bool shifts_a : {false, true}) {
-        if (shifts_a && (!a_in_tensor_memory || product.scale_block != 0 || product.weight_stationary)) continue;
+        if (shifts_a && (!a_in_tensor_memory || product.sparse || product.scale_block != 0 || product.weight_stationary)) continue;
         Form made = form;
         if (shifts_a) made.opcode.insert(opcode.size(), ".ashift");
         made.variant = static_cast<std::uint32_t>(written_forms().size());
@@ -496,6 +528,9 @@ void add_tcgen05_mma_forms(Forms& forms) {
     for (const Kind kind : {Kind::kF16, Kind::kTf32, Kind::kF8f6f4, Kind::kI8}) {
       product.kind = kind;
       add(forms, start + name_of(kind), product);
+      TensorProduct sparse = product;
+      sparse.sparse = true;
+      add(forms, "tcgen05.mma.sp.cta_group::" + std::to_string(group) + ".kind::" + name_of(kind), sparse);
     }
     const auto add_scaled = [&](Kind kind, unsigned block, std::initializer_list<const char*> names) {
       product.kind = kind;

@@ -17,19 +17,18 @@
 
 namespace msa_ops::emulator::ptx {
 
-class Sparsity {
+// What each nibble of metadata says, however it is laid out.
+class SparseRows {
  public:
-  static constexpr unsigned kRows = 16;
+  enum class Rule { kAny, kAscending, kTensorMemory };  // which pairs of indices mean something
 
-  // Of one warp's 16 rows with k elements each, of which k / 2 are kept. Throws a Violation for a selector or metadata that
-  // the instruction does not take, or metadata without a value. ordered: indices must ascend.
-  Sparsity(const PtxWarp& warp, matrix::Element element, unsigned k, bool ordered, const Operand& metadata,
-           const Operand& selector);
+  SparseRows(matrix::Element element, unsigned rows, unsigned k);
 
-  // How many selectors there are: the lanes that give metadata are one of so many groups.
-  static unsigned selectors(matrix::Element element, unsigned k);
+  unsigned chunks() const { return k_ / chunk_; }  // nibbles of a row
+  // Violation of the lane for a nibble that means nothing.
+  void set(unsigned row, unsigned chunk, unsigned nibble, Rule rule, unsigned lane);
 
-  // c [16][n] += a [16][k / 2] * the rows of b [k][n] that belong to them.
+  // c [rows][n] += a [rows][k / 2] * the rows of b [k][n] that belong to them.
   void multiply_add(const float* a, const float* b, float* c, unsigned n, const std::uint32_t* order) const;
   void multiply_add(const std::int32_t* a, const std::int32_t* b, std::int32_t* c, unsigned n, bool saturate) const;
 
@@ -37,8 +36,22 @@ class Sparsity {
   template <typename Number>
   const Number* rows_of(unsigned row, const Number* b, unsigned n, std::vector<Number>& memory) const;
 
-  unsigned kept_;  // elements of a row
-  std::vector<std::uint32_t> places_;  // [16][kept]: in the whole row
+  matrix::Element element_;
+  unsigned rows_, k_, chunk_, kept_;   // kept: elements of a row
+  std::vector<std::uint32_t> places_;  // [rows][kept]: in the whole row
+};
+
+// Of one warp's 16 rows with k elements each, of which k / 2 are kept, out of registers. Throws a Violation for a selector or
+// metadata that the instruction does not take, or metadata without a value. ordered: indices must ascend.
+class Sparsity : public SparseRows {
+ public:
+  static constexpr unsigned kRows = 16;
+
+  Sparsity(const PtxWarp& warp, matrix::Element element, unsigned k, bool ordered, const Operand& metadata,
+           const Operand& selector);
+
+  // How many selectors there are: the lanes that give metadata are one of so many groups.
+  static unsigned selectors(matrix::Element element, unsigned k);
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -88,7 +88,9 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
   const auto bits = [&](unsigned first, unsigned count) { return descriptor >> first & ((1U << count) - 1); };
   const bool scaled = product.scale_block != 0;
   const bool rubin = chip.major == 10 && chip.minor == 7;
-  if (bits(2, 1) != 0) refuse(product, "the bit of sparse operands; the emulator executes dense ones, and");
+  if ((bits(2, 1) != 0) != product.sparse) {
+    refuse(product, product.sparse ? "no bit of sparse operands" : "the bit of sparse operands without .sp");
+  }
   product.a = element_of(product, bits(7, 3), "A");
   // Of FP4, the bit above says how sparse operands are written, which does not matter here.
   product.b = element_of(product, bits(10, product.packs_nibbles() ? 2 : 3), "B");
@@ -149,7 +151,19 @@ void decode(TensorProduct& product, std::uint32_t descriptor, const Chip& chip) 
       product.sum = sum == 0 ? Sum::kF16 : Sum::kF32;
   }
   product.k = product.kind == Kind::kF16 ? 16 : product.kind == Kind::kTf32 ? 8 : 32;
+  if (product.sparse) {
+    product.selector = bits(0, 2);
+    if (product.selector != 0 && product.kind != Kind::kF16 && product.kind != Kind::kTf32) {
+      refuse(product, "sparsity selector " + std::to_string(product.selector));
+    }
+    product.k *= 2;
+    if (product.m / product.group != 128) {
+      throw Violation{FaultKind::kDescriptor, "unsupported: sparse products with M " + std::to_string(product.m) +
+                                                  " and cta_group::" + std::to_string(product.group)};
+    }
+  }
   if (bits(29, 1) != 0) {
+    if (product.sparse) refuse(product, "a longer K with .sp");
     if (!rubin || product.kind != Kind::kF8f6f4) refuse(product, "K 64 on " + chip.name);
     product.k = 64;
   }

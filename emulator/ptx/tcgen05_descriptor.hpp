@@ -17,10 +17,12 @@ struct TensorProduct {
   Kind kind = Kind::kF16;
   unsigned group = 1;          // blocks
   bool weight_stationary = false;
+  bool sparse = false;         // A holds half of the elements along k
   unsigned scale_block = 0;    // elements along k with one scale factor; 0: none
 
   // Of the descriptor:
   unsigned m = 0, n = 0, k = 0;
+  unsigned selector = 0;       // of sparsity metadata: a column of tensor memory
   matrix::Element a{}, b{};
   Sum sum = Sum::kF32;
   bool negate_a = false, negate_b = false, a_mn_major = false, b_mn_major = false, saturate = false;
@@ -30,11 +32,12 @@ struct TensorProduct {
   unsigned most_shift = 0;        // of B's columns, with .ws
 
   bool packs_nibbles() const { return kind == Kind::kMxf4 || kind == Kind::kMxf4nvf4; }
-  // Bytes of a row of an operand along k in shared memory, where narrow elements of the other kinds fill bytes.
-  unsigned k_bytes() const {
-    if (packs_nibbles()) return k / 2;
+  unsigned kept() const { return sparse ? k / 2 : k; }  // elements of a row of A
+  // Bytes of so many elements of an operand along k in shared memory, where narrow ones of the other kinds fill bytes.
+  unsigned bytes_of(unsigned elements) const {
+    if (packs_nibbles()) return elements / 2;
     const unsigned bits = matrix::bits_of(a);
-    return k * (bits < 8 ? 8 : bits) / 8;
+    return elements * (bits < 8 ? 8 : bits) / 8;
   }
 };
 

@@ -40,7 +40,7 @@ def _merge_alike(rows: set[Choices]) -> set[Choices]:
 
 def _merge_missing(rows: set[Choices]) -> set[Choices]:
     """A row without one modifier of another row makes that one optional."""
-    for row in sorted(rows, key=len, reverse=True):
+    for row in sorted(rows, key=lambda row: (-len(row), [sorted(choices) for choices in row])):
         for place in range(len(row)):
             shorter = (*row[:place], *row[place + 1 :])
             if row in rows and shorter in rows and shorter != row:
