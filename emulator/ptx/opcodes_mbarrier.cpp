@@ -1,5 +1,8 @@
 // mbarrier objects: arrivals, transaction counts and waiting.
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "addresses.hpp"
 #include "lanes.hpp"
@@ -24,10 +27,15 @@ void for_barriers(PtxWarp& warp, const Instruction& i, const Operand& base, Mask
 }
 
 void init(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  // Lanes that give one mbarrier the same count are as good as one of them.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> done;
   for_lanes(lanes, [&](unsigned lane) {
     const SharedPlace place = place_of(warp, i, i.operands[0], lane);
-    place.block->mbarriers().init(place.address, static_cast<std::uint32_t>(warp.value(i.operands[1], lane)),
-                                  static_cast<int>(lane));
+    const auto count = static_cast<std::uint32_t>(warp.value(i.operands[1], lane));
+    const std::pair<std::uint64_t, std::uint32_t> one{place.address, count};
+    if (std::find(done.begin(), done.end(), one) != done.end()) return;
+    place.block->mbarriers().init(place.address, count, static_cast<int>(lane));
+    done.push_back(one);
   });
 }
 

@@ -548,6 +548,20 @@ def test_a_thread_of_every_warp_may_initialise_an_mbarrier() -> None:
                 run_ptx(text, "k", 1, 64, memory, seed=seed)
 
 
+def test_all_lanes_of_a_warp_may_initialise_an_mbarrier() -> None:
+    """With the same count; with another one it is a mistake."""
+    use = "bar.sync 0;\nmbarrier.arrive.shared::cta.b64 _, [%r1];\n" + WAIT
+    for count, fine in (("64", True), ("%r8", False)):
+        body = "add.s32 %r8, %r0, 64;\n@%p2 mbarrier.init.shared::cta.b64 [%r1], " + count + ";\n" + use
+        arguments = [np.zeros(64, np.int32), np.zeros(64, np.int32)]
+        if fine:
+            run_ptx(kernel(START + body, 2, SHARED), "k", 1, 64, arguments)
+            continue
+        with pytest.raises(EmulatorFault, match="not invalidated") as caught:
+            run_ptx(kernel(START + body, 2, SHARED), "k", 1, 64, arguments)
+        assert caught.value.lane == 1
+
+
 @pytest.mark.parametrize("one", ["1", "-1", "3"])
 def test_the_lowest_bit_of_a_parity_counts(one: str) -> None:
     """A fresh mbarrier: the phase before the first counts as complete, the first one does not."""

@@ -45,3 +45,32 @@ def test_forward(session: JitSession, case: str) -> None:
         torch.testing.assert_close(results[0].float(), expected, rtol=0.02, atol=0.01)
 
     under_schedules(session, lambda: flash_attn_func(q, k, v, causal=causal, return_lse=True), check)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_backward(session: JitSession, causal: bool) -> None:
+    from flash_attn.cute.interface import flash_attn_func
+
+    length, heads, kv_heads, head_dim = 256, 2, 1, 128
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, gradient = (
+        torch.randn(1, length, number, head_dim, generator=generator).to("cuda", torch.bfloat16)
+        for number in (heads, kv_heads, kv_heads, heads)
+    )
+    wide = [x.float().transpose(1, 2).clone().requires_grad_() for x in (q, k, v)]
+    torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=causal, enable_gqa=True).backward(
+        gradient.float().transpose(1, 2)
+    )
+
+    def call() -> list[torch.Tensor | None]:
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        result = flash_attn_func(*leaves, causal=causal)
+        (result[0] if isinstance(result, tuple) else result).backward(gradient)
+        return [leaf.grad for leaf in leaves]
+
+    def check(gradients: list[torch.Tensor | None]) -> None:
+        for found, expected in zip(gradients, wide, strict=True):
+            assert found is not None and expected.grad is not None
+            torch.testing.assert_close(found.float(), expected.grad.transpose(1, 2), rtol=0.03, atol=0.03)
+
+    under_schedules(session, call, check)
