@@ -163,6 +163,64 @@ def atomic_case(opcode: str, operands: str, match: re.Match[str]) -> Iterator[Ca
     yield Case(name, body, given, out, THREADS, 8192, declarations=declarations)
 
 
+def wide_atomic_case(opcode: str, space: str) -> Case:
+    """atom.exch and atom.cas of 128 bits: what stood there and what stands there after."""
+    shared = space.startswith(".shared")
+    place = "%r3" if shared else "%rd11"
+    lanes = 16 * THREADS
+    body = thread_addresses(16) + "ld.global.v2.b64 {%rd12, %rd13}, [%rd10]; mov.b128 %q0, {%rd12, %rd13};\n"
+    for i in (1, 2):
+        body += f"ld.global.v2.b64 {{%rd12, %rd13}}, [%rd10+{lanes * i}]; mov.b128 %q{i}, {{%rd12, %rd13}};\n"
+    if shared:
+        body += "st.shared.b128 [%r3], %q0; bar.sync 0;\n"
+    arguments = "%q1, %q2" if ".cas." in opcode else "%q1"
+    body += f"{opcode} %q3, [{place}], {arguments}; mov.b128 {{%rd12, %rd13}}, %q3;\n"
+    body += f"st.global.v2.b64 [%rd11+{lanes}], {{%rd12, %rd13}};\n"
+    if shared:
+        body += "ld.shared.b128 %q3, [%r3]; mov.b128 {%rd12, %rd13}, %q3; st.global.v2.b64 [%rd11], {%rd12, %rd13};\n"
+    given = random_bytes(opcode, 3 * lanes)
+    given[lanes : lanes + lanes // 2] = given[: lanes // 2]  # half of the comparisons hold
+    out = np.zeros(2 * lanes, np.uint8)
+    out[:lanes] = given[:lanes]
+    return Case(opcode, body, given, out, THREADS, 4096, declarations=f".reg .b128 %q<4>;\n{OWN}")
+
+
+def remote_case(opcode: str, operands: str) -> Case:
+    """st.async and red.async of each thread into the other block of a cluster, which waits for the bytes."""
+    parts = opcode.split(".")
+    kind = parts[-1]
+    vector = next((int(part[1:]) for part in parts if re.fullmatch(r"v[24]", part)), 1)
+    bits = int(kind[1:])
+    size = bits // 8 * vector
+    registers = [f"%x{i}" for i in range(vector)]
+    value = "{" + ", ".join(registers) + "}" if vector > 1 else registers[0]
+    lanes = size * THREADS
+    written = opcode.replace(".shared::cluster", "").replace(".mbarrier::", ".shared::cluster.mbarrier::")
+    written = written.replace("red.async.", "red.async.relaxed.cluster.")
+    body = thread_addresses(size)
+    for i, name in enumerate(registers):
+        at = bits // 8 * i
+        body += f"ld.global.b{bits} {name}, [%rd10+{at}]; st.shared.b{bits} [%r3+{at}], {name};\n"
+    body += "".join(f"ld.global.b{bits} {name}, [%rd10+{lanes + bits // 8 * i}];\n" for i, name in enumerate(registers))
+    body += (
+        "setp.eq.u32 %p0, %r0, 0; @%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster;\n"
+        "fence.proxy.async; bar.sync 0; mov.u32 %r9, %cluster_ctarank; xor.b32 %r10, %r9, 1; mov.u32 %r11, bar;\n"
+        "mapa.shared::cluster.u32 %r12, %r3, %r10; mapa.shared::cluster.u32 %r11, %r11, %r10;\n"
+        f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {lanes};\n"
+        "barrier.cluster.arrive; barrier.cluster.wait;\n"
+        f"{written} [%r12], {value}, [%r11];\n{WAIT.format(label='W', parity=0)}"
+        f"mad.lo.u32 %r13, %r9, {THREADS}, %r0; mad.wide.u32 %rd11, %r13, {size}, %rd1;\n"
+    )
+    for i, name in enumerate(registers):
+        at = bits // 8 * i
+        body += f"ld.shared.b{bits} {name}, [%r3+{at}]; st.global.b{bits} [%rd11+{at}], {name};\n"
+    body += "barrier.cluster.arrive; barrier.cluster.wait;\n"
+    given = np.concatenate([numbers(f"{opcode} {i}", kind, lanes) for i in range(2)])
+    declarations = f".reg .b{bits} %x<{vector}>;\n{OWN}\n{BAR}"
+    return Case(opcode, body, given, np.zeros(2 * lanes, np.uint8), THREADS, 4096, blocks=2, cluster=2,
+                declarations=declarations)  # fmt: skip
+
+
 def matrix_move_case(opcode: str, operands: str) -> Case:
     count = int(operands.split("*")[1].split()[0])
     registers = "{" + ", ".join(f"%r{10 + i}" for i in range(count)) + "}"
@@ -364,8 +422,14 @@ def cases(forms: Iterable[tuple[str, str]]) -> Iterator[Case]:
         elif match := re.match(r"(ld|st)(\.global|\.shared|\.shared::cluster|\.local|)\.b128$", opcode):
             yield wide_case(opcode, match[1], match[2])
         elif opcode.startswith(("atom.", "red.")) and (match := ATOMIC.match(opcode)):
-            if "async" not in opcode and not opcode.endswith(("b128", ".b16")):
+            if opcode.endswith(".b128"):
+                yield wide_atomic_case(opcode, match[2])
+            elif ".async." in opcode:
+                yield remote_case(opcode, operands)
+            else:
                 yield from atomic_case(opcode, operands, match)
+        elif opcode.startswith("st.async."):
+            yield remote_case(opcode, operands)
         elif opcode.startswith(("ldmatrix", "stmatrix")):
             yield matrix_move_case(opcode, operands)
         elif match := REDUCED.match(opcode):
