@@ -29,12 +29,14 @@ bool WorkList::take(std::array<unsigned, 3>& first_block) {
 }
 
 Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,
-                 const RunOptions& options, WorkList& work)
+                 const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device)
     : program_(program),
       shape_(shape),
       chip_(chip),
       work_(work),
       ordering_(shape.cluster_blocks() * ((shape.threads() + program.warp_size() - 1) / program.warp_size())),
+      watch_(order, ordering_),
+      device_(device),
       random_(options.seed.has_value()),
       sum_order_(options.sum_order),
       generator_(options.seed.value_or(0)) {
@@ -45,7 +47,8 @@ Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& c
 
 void Cluster::start(std::array<unsigned, 3> first_block) {
   first_ = first_block;
-  ordering_.reset();
+  watch_.start({&program_, device_, first_block, shape_.cluster, blocks_[0]->num_warps()});
+  ordering_.reset(watch_.number());
   async_.reset();
   live_warps_ = 0;
   for (unsigned rank = 0; rank < size(); ++rank) live_warps_ += blocks_[rank]->num_warps();

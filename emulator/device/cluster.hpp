@@ -12,6 +12,7 @@
 #include "async.hpp"
 #include "barriers.hpp"
 #include "global_memory.hpp"
+#include "global_order.hpp"
 #include "grid.hpp"
 #include "ordering.hpp"
 #include "program.hpp"
@@ -36,7 +37,7 @@ class WorkList {
 class Cluster {
  public:
   Cluster(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,
-          const RunOptions& options, WorkList& work);
+          const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device);
 
   // At the blocks from this index on.
   void start(std::array<unsigned, 3> first_block);
@@ -48,6 +49,7 @@ class Cluster {
   ThreadBlock& block(unsigned rank) { return *blocks_[rank]; }
   unsigned size() const { return static_cast<unsigned>(blocks_.size()); }
   Ordering& ordering() { return ordering_; }
+  GlobalWatch& watch() { return watch_; }
   AsyncQueue& async() { return async_; }
   ClusterBarrier& barrier() { return barrier_; }
   WorkList& work() { return work_; }
@@ -71,6 +73,8 @@ class Cluster {
   const Chip& chip_;
   WorkList& work_;
   Ordering ordering_;
+  GlobalWatch watch_;
+  const unsigned device_;
   AsyncQueue async_;
   ClusterBarrier barrier_;
   std::vector<std::unique_ptr<ThreadBlock>> blocks_;

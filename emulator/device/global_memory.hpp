@@ -44,6 +44,7 @@ class GlobalMemory {
   // An access that was written by at() or range() is a read, too.
   void count_read(std::uint64_t address, std::size_t bytes) const;
   void add_to(Counters& counters) const;     // by name of the allocation
+  const std::vector<Allocation>& allocations() const { return allocations_; }
   void merge(const GlobalMemory& copy) const;  // what a copy of it has counted
   // From now on several threads of the host use it at once, each with a copy of its own.
   void share() { is_shared_ = true; }

@@ -61,11 +61,37 @@ std::size_t most_resident(const Program& program, const LaunchShape& shape, cons
   return std::max<std::size_t>(1, std::max<std::size_t>(1, blocks) * chip.multiprocessors / shape.cluster_blocks());
 }
 
+// Watches what the launches may write, in as much memory as this leaves of that of resident blocks; null if the instruction
+// set has rules of its own.
+std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, const RunOptions& options) {
+  constexpr std::size_t kBytesABlock = std::size_t{48} << 20;
+  std::size_t blocks = 0;
+  GlobalOrder::Ranges all;
+  for (const GridLaunch& launch : launches) {
+    if (!launch.program->orders_global_memory()) return nullptr;
+    const std::size_t grid = std::size_t{launch.shape->grid[0]} * launch.shape->grid[1] * launch.shape->grid[2];
+    blocks += std::min(grid, most_resident(*launch.program, *launch.shape, *launch.chip) * launch.shape->cluster_blocks());
+    for (const Allocation& one : launch.global->allocations()) {
+      if (one.writable && one.copies.empty() && one.bytes > 0) all.emplace_back(one.address, one.address + one.bytes);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  GlobalOrder::Ranges watched;
+  for (const auto& [first, end] : all) {
+    if (!watched.empty() && first <= watched.back().second) watched.back().second = std::max(watched.back().second, end);
+    else watched.emplace_back(first, end);
+  }
+  return std::make_unique<GlobalOrder>(std::move(watched), kBytesABlock * blocks, options.threads > 1);
+}
+
 // The clusters of one launch that one thread of the host runs.
 class GridRun {
  public:
-  GridRun(const GridLaunch& launch, const RunOptions& options, WorkList& work, std::uint64_t seed)
+  GridRun(const GridLaunch& launch, const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device,
+          std::uint64_t seed)
       : launch_(launch),
+        order_(order),
+        device_(device),
         options_(options),
         work_(work),
         global_(*launch.global),
@@ -109,7 +135,8 @@ class GridRun {
       RunOptions own = options_;
       if (own.seed) own.seed = generator_();
       all_.push_back(
-          std::make_unique<Cluster>(*launch_.program, *launch_.shape, *launch_.chip, global_, own, work_));
+          std::make_unique<Cluster>(*launch_.program, *launch_.shape, *launch_.chip, global_, own, work_, order_,
+                                    device_));
       idle_.push_back(all_.back().get());
     }
     Cluster* cluster = idle_.back();
@@ -120,6 +147,8 @@ class GridRun {
   }
 
   const GridLaunch& launch_;
+  GlobalOrder* order_;
+  unsigned device_;
   const RunOptions& options_;
   WorkList& work_;
   GlobalMemory global_;
@@ -157,6 +186,7 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
   }
   std::vector<GlobalMemory> totals;  // with what the threads' copies have counted
   for (const GridLaunch& launch : launches) totals.push_back(launch.global->with({}));
+  const std::unique_ptr<GlobalOrder> order = order_of(launches, options);
   std::mutex mutex;  // of totals, counters and failure
   std::exception_ptr failure;
   std::atomic<bool> stop{false};
@@ -167,7 +197,8 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
       std::vector<std::unique_ptr<GridRun>> runs;
       for (std::size_t i = 0; i < launches.size(); ++i) {
         const std::uint64_t seed = options.seed.value_or(0) + worker * 1'000'003 + i * 7919;
-        runs.push_back(std::make_unique<GridRun>(launches[i], options, *work[i], seed));
+        runs.push_back(std::make_unique<GridRun>(launches[i], options, *work[i], order.get(),
+                                                 static_cast<unsigned>(i), seed));
       }
       for (bool some = true; some && !stop;) {
         if (worker == 0) check_interrupt();

@@ -3,26 +3,22 @@
 #include <algorithm>
 
 namespace msa_ops::emulator {
-namespace {
-
-void join_clocks(std::vector<Clock>& into, const std::vector<Clock>& from) {
-  if (into.size() < from.size()) into.resize(from.size(), 0);
-  for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
-}
-
-}  // namespace
-
 void Knowledge::clear() {
   seen.clear();
   fenced.clear();
+  fenced_global.clear();
+  elsewhere.reset();
 }
 
 void Knowledge::join(const Knowledge& other) {
   join_clocks(seen, other.seen);
   join_clocks(fenced, other.fenced);
+  join_clocks(fenced_global, other.fenced_global);
+  if (elsewhere != other.elsewhere) elsewhere = Elsewhere::join(elsewhere, other.elsewhere);
 }
 
-void Ordering::reset() {
+void Ordering::reset(std::uint32_t cluster) {
+  cluster_ = cluster;
   for (State& state : states_) {
     state.clock = 1;
     state.known.clear();
@@ -30,6 +26,8 @@ void Ordering::reset() {
     state.from_reads.clear();
     state.own = {};
     state.fence_used = false;
+    state.before_fence = {};
+    state.heard = {};
   }
   records_.assign(1, Record{});
   memo_.fill({});
@@ -63,20 +61,51 @@ void Ordering::acquire(unsigned warp, const Knowledge& from) { states_[warp].kno
 
 void Ordering::acquire(Actor actor, Clock clock) { raise(states_[warp_].known.seen, actor, clock); }
 
-void Ordering::fence() {
+void Ordering::fence(Reach scope) {
   State& state = states_[warp_];
   state.known.join(state.from_reads);
+  for (std::size_t i = 0; i <= index(scope); ++i) {
+    if (state.heard[i] != nullptr) learn(state.heard[i]);
+  }
   note_own_clock(state, warp_);
   state.at_fence = state.known;
   state.fence_used = true;
+  const Elsewhere::Pointer all = cluster_ != 0 ? known_to_all() : nullptr;
+  for (std::size_t i = 0; i <= index(scope); ++i) state.before_fence[i] = all;
   tick(state);
 }
 
-void Ordering::fence_proxy() {
+void Ordering::fence_proxy(bool shared, bool global) {
   State& state = states_[warp_];
   note_own_clock(state, warp_);
-  join_clocks(state.known.fenced, state.known.seen);
+  if (shared) join_clocks(state.known.fenced, state.known.seen);
+  if (global) {
+    join_clocks(state.known.fenced_global, state.known.seen);
+    state.known.elsewhere = Elsewhere::fence(state.known.elsewhere);
+  }
   tick(state);
+}
+
+Elsewhere::Pointer Ordering::known_to_all() {
+  State& state = states_[warp_];
+  note_own_clock(state, warp_);
+  const Knowledge& known = state.known;
+  auto own = std::make_shared<Elsewhere::Cluster>(Elsewhere::Cluster{cluster_, known.seen, known.fenced_global});
+  return Elsewhere::join(known.elsewhere, Elsewhere::of(std::move(own)));
+}
+
+void Ordering::learn(const Elsewhere::Pointer& from) {
+  Knowledge& known = states_[warp_].known;
+  known.elsewhere = Elsewhere::join(known.elsewhere, from);
+  if (const auto* own = from->find(cluster_)) {
+    join_clocks(known.seen, own->seen);
+    join_clocks(known.fenced_global, own->fenced);
+  }
+}
+
+void Ordering::learn_at_fence(const Elsewhere::Pointer& from, Reach scope) {
+  Elsewhere::Pointer& heard = states_[warp_].heard[index(scope)];
+  heard = Elsewhere::join(heard, from);
 }
 
 void Ordering::publish(Knowledge& location, bool is_release) {

@@ -10,19 +10,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "elsewhere.hpp"
 #include "fault.hpp"
 #include "same_values.hpp"
 
 namespace msa_ops::emulator {
 
-using Actor = std::uint32_t;
-using Clock = std::uint32_t;
 using AccessId = std::uint32_t;  // 0: none
 
-// What somebody has seen: by any order, and by an order with a proxy fence on the way.
+// What somebody has seen: by any order, and by an order with a proxy fence on the way, for shared and for global memory.
 struct Knowledge {
   std::vector<Clock> seen;
   std::vector<Clock> fenced;
+  std::vector<Clock> fenced_global;
+  Elsewhere::Pointer elsewhere{};  // and in other clusters
 
   void clear();
   void join(const Knowledge& other);
@@ -31,10 +32,11 @@ struct Knowledge {
 class Ordering {
  public:
   // The work of one warp that is waited for by groups.
-  enum class Queue { kCopies = 1, kBulk = 2, kMatrix = 3, kTensorLoads = 4, kTensorStores = 5 };
+  enum class Queue { kCopies = 1, kBulk = 2, kMatrix = 3, kTensorLoads = 4, kTensorStores = 5, kBulkWrites = 6 };
 
   explicit Ordering(unsigned warps) : warps_(warps), states_(warps) {}
-  void reset();
+  // `cluster`: its number among all whose accesses of global memory are compared.
+  void reset(std::uint32_t cluster = 0);
 
   // ---- the warp whose instructions are being executed; `pc` is where it keeps its present instruction
   void set_current(unsigned warp, const std::uint32_t* pc) {
@@ -49,12 +51,34 @@ class Ordering {
   void acquire(const Knowledge& from) { acquire(warp_, from); }
   void acquire(unsigned warp, const Knowledge& from);
   void acquire(Actor actor, Clock clock);           // it has waited for that
-  void fence();                                     // of the memory model, any scope
-  void fence_proxy();                               // between the generic and the asynchronous proxy
+  void fence(Reach scope);                          // of the memory model; for shared memory any scope will do
+  // Between the generic and the asynchronous proxy.
+  void fence_proxy(bool shared, bool global);
   // A strong write publishes what came before a fence, or before itself if it is a release; a strong read takes that
   // up at a fence, or at once if it is an acquire.
   void publish(Knowledge& location, bool is_release);
   void take_up(const Knowledge& location, bool is_acquire);
+
+  // ---- the same with other clusters, through global memory
+  std::uint32_t cluster() const { return cluster_; }
+  // What the present warp has seen and done.
+  Elsewhere::Pointer known_to_all();
+  // What a strong write of it hands on that is no release, at a scope: what came before a fence of at least that one.
+  const Elsewhere::Pointer& before_fence(Reach scope) const { return states_[warp_].before_fence[index(scope)]; }
+  // It takes that up at once, or at a fence of at least that scope.
+  void learn(const Elsewhere::Pointer& from);
+  void learn_at_fence(const Elsewhere::Pointer& from, Reach scope);
+  void tick() { tick(states_[warp_]); }
+  bool knows(std::uint32_t cluster, Actor actor, Clock clock) const {
+    if (cluster == cluster_) return seen(actor, clock);
+    const auto* there = elsewhere(cluster);
+    return there != nullptr && at(there->seen, actor) >= clock;
+  }
+  bool knows_fenced(std::uint32_t cluster, Actor actor, Clock clock) const {
+    if (cluster == cluster_) return at(states_[warp_].known.fenced_global, actor) >= clock;
+    const auto* there = elsewhere(cluster);
+    return there != nullptr && at(there->fenced, actor) >= clock;
+  }
 
   Actor add_actor();  // until reset
   Actor actor(unsigned warp, Queue queue) const { return warp * kActorsAWarp + static_cast<Actor>(queue); }
@@ -116,7 +140,7 @@ class Ordering {
   void compact(std::vector<AccessId>& live);
 
  private:
-  static constexpr unsigned kActorsAWarp = 6;
+  static constexpr unsigned kActorsAWarp = 7;
   static constexpr std::size_t kManyRecords = 1U << 18;
   struct State {
     Clock clock = 1;
@@ -125,8 +149,13 @@ class Ordering {
     Knowledge from_reads; // what the next fence takes up
     std::array<AccessId, 2> own{};
     bool fence_used = false;
+    std::array<Elsewhere::Pointer, 4> before_fence, heard;  // by scope
   };
-  static Clock at(const std::vector<Clock>& clocks, Actor actor) { return actor < clocks.size() ? clocks[actor] : 0; }
+  static std::size_t index(Reach scope) { return static_cast<std::size_t>(scope); }
+  const Elsewhere::Cluster* elsewhere(std::uint32_t cluster) const {
+    const Elsewhere::Pointer& all = states_[warp_].known.elsewhere;
+    return all != nullptr ? all->find(cluster) : nullptr;
+  }
   static void raise(std::vector<Clock>& clocks, Actor actor, Clock clock);
   AccessId make_own(bool strong);
   AccessId push(const Record& record);
@@ -134,6 +163,7 @@ class Ordering {
   void tick(State& state);
 
   unsigned warps_;
+  std::uint32_t cluster_ = 0;
   std::vector<State> states_;
   std::vector<Record> records_{Record{}};
   Actor actors_ = 0;

@@ -41,6 +41,8 @@ class Program {
   virtual std::uint64_t shared_base() const = 0;          // address of the first byte of shared memory
   // Addresses of the shared memory of a cluster's block `rank` are those of block 0 + (rank << rank_shift).
   virtual unsigned rank_shift() const { return 24; }
+  // Whether its accesses of global memory are compared (GlobalOrder).
+  virtual bool orders_global_memory() const { return false; }
   // Registers of a thread at the start, of a kernel whose warps may change them; 0: none does, or it is not known.
   virtual unsigned registers_a_thread() const { return 0; }
   virtual std::size_t static_shared_memory() const = 0;   // bytes that the kernel declares

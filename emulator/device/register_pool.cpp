@@ -14,13 +14,11 @@ std::string name(bool increase) { return increase ? "n increase" : " decrease"; 
 
 }  // namespace
 
-void RegisterPool::start(unsigned num_warps, unsigned registers, const Ordering& ordering, unsigned first_warp) {
+void RegisterPool::start(unsigned num_warps, unsigned registers) {
   registers_.assign(num_warps, (registers + kStep - 1) / kStep * kStep);
   changes_.assign(num_warps, {});
   ended_.assign(num_warps, 0);
   free_ = 0;
-  ordering_ = &ordering;
-  first_warp_ = first_warp;
 }
 
 template <typename Function>
@@ -37,17 +35,13 @@ bool RegisterPool::change(unsigned warp, bool increase, unsigned count) {
   }
   const std::size_t number = changes_[warp].size();
   for_others(warp, [&](unsigned other) {
-    const std::vector<Change>& made = changes_[other];
-    if (number < made.size() && made[number].increase != increase) {
+    const std::vector<bool>& made = changes_[other];
+    if (number < made.size() && made[number] != increase) {
       fail("a" + name(increase) + " where warp " + std::to_string(other) + " of the warpgroup has asked for a" +
-           name(made[number].increase));
+           name(made[number]));
     }
     if (number >= made.size() && ended_[other] != 0) {
       fail("warp " + std::to_string(other) + " of the warpgroup has ended without it");
-    }
-    if (number > 0 && (made.size() < number ||
-                       !ordering_->seen(ordering_->actor(first_warp_ + other), made[number - 1].clock))) {
-      fail("nothing orders it after the change before it of warp " + std::to_string(other) + " of the warpgroup");
     }
   });
   unsigned& own = registers_[warp];
@@ -59,7 +53,7 @@ bool RegisterPool::change(unsigned warp, bool increase, unsigned count) {
     free_ = free_ + own - count;
     own = count;
   }
-  changes_[warp].push_back({increase, ordering_->clock()});
+  changes_[warp].push_back(increase);
   return true;
 }
 

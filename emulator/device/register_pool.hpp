@@ -1,10 +1,7 @@
 // The registers of a block, which its warps give back to a pool and take out of it again.
 #pragma once
 
-#include <cstdint>
 #include <vector>
-
-#include "ordering.hpp"
 
 namespace msa_ops::emulator {
 
@@ -14,9 +11,9 @@ class RegisterPool {
   static constexpr unsigned kLeast = 24, kMost = 256, kStep = 8;
 
   // Every warp has `registers` a thread at first, and the pool none; 0: the block cannot change them.
-  void start(unsigned num_warps, unsigned registers, const Ordering& ordering, unsigned first_warp);
+  void start(unsigned num_warps, unsigned registers);
 
-  // The present warp, `warp` of the block, wants `count` registers a thread, more or fewer than it has. False if the
+  // A warp wants `count` registers a thread, more or fewer than it has. False if the
   // pool has too few: then nothing has changed, and it is to ask again. Violation for a number that is not accepted,
   // and if the warps of its group do not do the same.
   bool change(unsigned warp, bool increase, unsigned count);
@@ -27,19 +24,13 @@ class RegisterPool {
   unsigned num_free() const { return free_; }  // for one thread of each lane of one warp
 
  private:
-  struct Change {
-    bool increase;
-    Clock clock;  // of the warp that has made it
-  };
   template <typename Function>
   void for_others(unsigned warp, Function function) const;
 
   std::vector<unsigned> registers_;  // of each warp, a thread
-  std::vector<std::vector<Change>> changes_;
+  std::vector<std::vector<bool>> changes_;  // of each warp: whether it asked for more
   std::vector<unsigned char> ended_;
   unsigned free_ = 0;
-  const Ordering* ordering_ = nullptr;
-  unsigned first_warp_ = 0;
 };
 
 }  // namespace msa_ops::emulator

@@ -15,6 +15,7 @@ void SameValues::settle() {
   for (const Doubt& one : doubts) {
     const std::size_t count = one.before.size();
     const bool still_written =
+        one.written == nullptr ||
         std::all_of(one.written, one.written + count, [&](unsigned char mark) { return mark == one.yes; });
     if (!still_written || !std::equal(one.before.begin(), one.before.end(), one.bytes)) throw Violation(one.race);
   }

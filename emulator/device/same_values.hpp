@@ -13,7 +13,8 @@ class SameValues {
  public:
   bool empty() const { return doubts_.empty(); }
   // The present instruction is about to write bytes, all of which have values. `race` is what it does wrong if it
-  // changes one of them. `written` is where the memory keeps whether bytes have values, `yes` for those that have.
+  // changes one of them. `written` is where the memory keeps whether bytes have values, `yes` for
+  // those that have; null if all have.
   void doubt(const std::byte* bytes, const unsigned char* written, unsigned char yes, std::size_t count, Violation race);
   // After the instruction: throws the race of the first write that has changed something.
   void settle();

@@ -31,7 +31,7 @@ void ThreadBlock::start(std::array<unsigned, 3> index) {
   tensor_memory_.start();
   mbarriers_.reset();
   shared_.remote_use().start(cluster_.ordering(), actor_warp(0), num_warps());
-  register_pool_.start(num_warps(), program_.registers_a_thread(), cluster_.ordering(), actor_warp(0));
+  register_pool_.start(num_warps(), program_.registers_a_thread());
   barriers_.reset(num_warps(), cluster_.ordering(), actor_warp(0));
   waits_.assign(num_warps(), {});
   live_ = num_warps();

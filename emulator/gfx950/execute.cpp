@@ -77,6 +77,14 @@ void prepare(Kernel& kernel, const LaunchShape& shape, std::vector<std::uint8_t>
     throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() +
                                 " takes " + std::to_string(explicit_bytes));
   }
+  constexpr std::size_t kAlignment = 16;  // of the segment, so that a structure may be filled up to it
+  const std::size_t most = (std::max<std::size_t>(explicit_bytes, image.descriptor.kernarg_bytes) + kAlignment - 1) /
+                           kAlignment * kAlignment;
+  if (kernarg.size() > most) {
+    throw std::invalid_argument("kernarg: " + std::to_string(kernarg.size()) + " bytes; kernel " + kernel.name() + " takes " +
+                                std::to_string(explicit_bytes) + ", with hidden ones " +
+                                std::to_string(image.descriptor.kernarg_bytes));
+  }
   kernarg.resize(std::max<std::size_t>(kernarg.size(), image.descriptor.kernarg_bytes));
   for (const KernelArgument& argument : image.arguments) {
     std::uint64_t value = 0;

@@ -59,6 +59,19 @@ inline SharedPlace shared_place(PtxWarp& warp, std::uint64_t address, MemorySpac
 
 enum class Use { kRead, kWrite, kUpdate };
 
+// What the other blocks and devices have to do with an access of global memory.
+template <Use use>
+inline void watch_global(PtxWarp& warp, const Instruction& i, std::uint64_t address, std::size_t bytes, int lane) {
+  GlobalWatch& watch = warp.block().cluster().watch();
+  if (!watch.is_on()) return;
+  const bool strong = use == Use::kUpdate || i.order != Order::kDefault;
+  watch.use(address, bytes, use != Use::kRead, {strong, i.scope, 0}, lane);
+  if (!strong) return;
+  const bool both = i.order == Order::kAcquireRelease;
+  if (use != Use::kRead) watch.publish(address, both || i.order == Order::kRelease, use == Use::kWrite, i.scope);
+  if (use != Use::kWrite) watch.take_up(address, both || i.order == Order::kAcquire, i.scope);
+}
+
 // The bytes of one lane's access, checked. With `written` it is no fault to read shared memory that nothing has
 // written.
 template <Use use>
@@ -88,10 +101,13 @@ inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t addr
     case MemorySpace::kLocal: return warp.local(address, bytes, use != Use::kRead, who);
     default: {
       if (use == Use::kRead && i.order != Order::kDefault) {
-        return const_cast<std::byte*>(warp.block().global().at_strongly(address, bytes, who));
+        auto* const found = const_cast<std::byte*>(warp.block().global().at_strongly(address, bytes, who));
+        watch_global<use>(warp, i, address, bytes, who);
+        return found;
       }
       std::byte* const place = warp.block().global().at(address, bytes, use != Use::kRead, who);
       if (use == Use::kUpdate) warp.block().global().count_read(address, bytes);
+      watch_global<use>(warp, i, address, bytes, who);
       return place;
     }
   }

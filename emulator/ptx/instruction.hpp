@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../device/elsewhere.hpp"
+
 namespace msa_ops::emulator::ptx {
 
 using Mask = std::uint32_t;  // a bit a lane
@@ -68,6 +70,7 @@ struct Instruction {
   std::uint32_t reconvergence = 0;     // branches: where lanes that part meet again
   Operand guard{};
   Order order = Order::kDefault;
+  Reach scope = Reach::kDevice;        // of an atomic, a strong access or a fence
   bool moves = false;                  // it is a whole register's value to another one, or a constant
   int line = 0;
   std::vector<std::uint32_t> sources;  // registers that must have been written

@@ -37,6 +37,18 @@ Order order_of(const std::string& opcode) {
   return Order::kDefault;
 }
 
+// Atomics that name none have that of the device; volatile accesses are as relaxed ones of the system.
+Reach scope_of(const std::string& opcode) {
+  const auto has = [&](const char* word) {
+    return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos;
+  };
+  if (has("sys") || has("volatile") || has("mmio")) return Reach::kSystem;
+  if (has("gpu") || has("gl")) return Reach::kDevice;
+  if (has("cluster")) return Reach::kCluster;
+  if (has("cta")) return Reach::kBlock;
+  return Reach::kDevice;
+}
+
 void with_clock(PtxWarp& warp, const Instruction& instruction, Mask lanes) {
   warp.refresh_clock();
   instruction.form->handler(warp, instruction, lanes);
@@ -205,6 +217,7 @@ class Preparation {
     made_.handler = form->handler;
     made_.line = line_;
     made_.order = order_of(statement.opcode);
+    made_.scope = scope_of(statement.opcode);
     if (statement.guarded) {
       Term guard;
       guard.kind = Term::Kind::kRegister;
@@ -762,7 +775,8 @@ Kernel::Kernel(std::string_view source, const std::string& entry) {
   Preparation(*this, module, *found);
   unsigned most = 0;  // that a warp may ask for
   for (const Instruction& one : instructions_) {
-    if (one.form->opcode.compare(0, 11, "setmaxnreg.") != 0 || one.operands[0].space != Operand::Space::kConstants) continue;
+    if (one.form->opcode.compare(0, 11, "setmaxnreg.") != 0) continue;
+    if (one.operands[0].space != Operand::Space::kConstants) throw PtxError("setmaxnreg takes a constant", one.line);
     most = std::max(most, *reinterpret_cast<const std::uint32_t*>(constants_.data() + one.operands[0].offset));
   }
   registers_a_thread_ = std::min(most, registers_at_start(*found));

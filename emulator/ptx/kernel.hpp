@@ -28,6 +28,7 @@ class Kernel : public Program {
   unsigned warp_size() const override { return kLanes; }
   std::uint64_t shared_base() const override { return 1024; }  // the first KB is the system's on sm_90
   std::size_t static_shared_memory() const override { return static_shared_; }
+  bool orders_global_memory() const override { return true; }
   unsigned registers_a_thread() const override { return registers_a_thread_; }
   std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const override;
 

@@ -45,6 +45,7 @@ void cp_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
     SharedMemory& shared = shared_place(warp, to, MemorySpace::kShared, lane).block->shared();
     shared.will_write(to, bytes, bytes, access, who);
     const std::byte* source = given > 0 ? warp.block().global().range(from, given, bytes, false, who) : nullptr;
+    if (given > 0) warp.block().cluster().watch().use(from, given, false, {false, Reach::kSystem, access}, who);
     warp.copies().add({lane, bytes, given, to, source, 0});
     warp.count_bytes(PtxWarp::Space::kShared, true, bytes);
     warp.count_read(given);
@@ -153,6 +154,7 @@ void load_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const auto add = [&](const SharedPlace& destination, const SharedPlace& signalled) {
       const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
       destination.block->shared().will_write(destination.address, bytes, 16, end.access, who);
+      warp.block().cluster().watch().use(from, bytes, false, {false, Reach::kSystem, end.access}, who);
       destinations.push_back(destination);
       warp.count_bytes(*destination.block, true, bytes);
       issue.signals.push_back(end.signal);
@@ -247,6 +249,9 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const std::uint64_t group = warp.bulk_groups().open(lane);
     source.block->shared().will_read(from, bytes, 16, ordering.of_work(actor, static_cast<Clock>(group), false), who);
     warp.count_bytes(*source.block, false, bytes);
+    const AccessId writes =
+        ordering.of_work(ordering.actor(warp.actor_warp(), Ordering::Queue::kBulkWrites), static_cast<Clock>(group), false);
+    warp.block().cluster().watch().use(to, bytes, true, {Operation::function != nullptr, Reach::kDevice, writes}, who);
     std::uint32_t mask = StoreBulk::kWhole;
     if (masked) mask = static_cast<std::uint32_t>(warp.value(i.operands.back(), lane));
     Issue issue;
@@ -309,6 +314,8 @@ void bulk_wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
     warp.block().cluster().async().finish_groups(warp.bulk_groups().queue(lane), group, only_read);
     const Actor actor = warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulk);
     warp.ordering().acquire(actor, static_cast<Clock>(group));
+    if (only_read) return;
+    warp.ordering().acquire(warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulkWrites), static_cast<Clock>(group));
   });
 }
 

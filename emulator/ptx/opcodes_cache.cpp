@@ -30,7 +30,9 @@ std::byte* line_of(PtxWarp& warp, const Instruction& i, unsigned lane, bool writ
   if (const std::uint64_t bytes = warp.value(i.operands[1], lane); bytes != kLine) {
     throw Violation{FaultKind::kOutOfBounds, std::to_string(bytes) + " bytes; accepted: 128", who, address};
   }
-  return warp.block().global().range(address, kLine, kLine, write, who);
+  std::byte* const line = warp.block().global().range(address, kLine, kLine, write, who);
+  if (write) warp.block().cluster().watch().use(address, kLine, true, {}, who);
+  return line;
 }
 
 void apply_priority(PtxWarp& warp, const Instruction& i, Mask lanes) {

@@ -57,8 +57,9 @@ void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
-void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
-void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(); }
+void fence(PtxWarp& warp, const Instruction& i, Mask) { warp.ordering().fence(i.scope); }
+template <bool shared, bool global>
+void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(shared, global); }
 void nothing(PtxWarp&, const Instruction&, Mask) {}
 
 // Launches run one after the other here; what counts is that the block has asked.
@@ -99,14 +100,15 @@ void add_cluster_forms(Forms& forms) {
     }
   }
   for (const std::string level : {"cta", "gl", "sys"}) forms.push_back({"membar." + level, "", fence});
-  for (const std::string space : {"", ".shared::cta", ".shared::cluster"}) {
-    forms.push_back({"fence.proxy.async" + space, "", fence_proxy});
+  forms.push_back({"fence.proxy.async", "", fence_proxy<true, true>});
+  forms.push_back({"fence.proxy.async.global", "", fence_proxy<false, true>});
+  for (const std::string space : {".shared::cta", ".shared::cluster"}) {
+    forms.push_back({"fence.proxy.async" + space, "", fence_proxy<true, false>});
   }
   for (const std::string half : {"acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"}) {
     forms.push_back({"fence." + half + ".cluster", "", fence});
-    forms.push_back({"fence.proxy.async::generic." + half + ".cluster", "", fence_proxy});
+    forms.push_back({"fence.proxy.async::generic." + half + ".cluster", "", fence_proxy<true, false>});
   }
-  forms.push_back({"fence.proxy.async.global", "", nothing});
   forms.push_back({"fence.proxy.alias", "", nothing});
   forms.push_back({"membar.proxy.alias", "", nothing});
   // PTX promises only that it covers initialisations.

@@ -114,13 +114,20 @@ Bits<format> extreme(const Values<Bits<format>>& values) {
 
 // What the address of a lane leads to on every device. A generic one must be one of global memory.
 std::vector<std::byte*> copies_of(PtxWarp& warp, const Instruction& i, const Operand& base, unsigned lane,
-                                  std::size_t bytes, bool write) {
+                                  std::size_t bytes, bool write, bool atomic = false) {
   std::uint64_t address = address_of(warp, base, lane, i.offset, i.form->memory);
   const int who = static_cast<int>(lane);
   if (i.form->memory == MemorySpace::kGeneric && space_of(address) != MemorySpace::kGlobal) {
     throw Violation{FaultKind::kMulticast, "multimem outside of global memory", who, address};
   }
-  return warp.block().global().copies(address, bytes, bytes, write, who);
+  std::vector<std::byte*> all = warp.block().global().copies(address, bytes, bytes, write, who);
+  for (const std::byte* one : all) {
+    const auto place = reinterpret_cast<std::uint64_t>(one);
+    if (atomic) watch_global<Use::kUpdate>(warp, i, place, bytes, who);
+    else if (write) watch_global<Use::kWrite>(warp, i, place, bytes, who);
+    else watch_global<Use::kRead>(warp, i, place, bytes, who);
+  }
+  return all;
 }
 
 // T: of the elements in a register; one register has `element` bytes.
@@ -169,7 +176,7 @@ void reduce(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t element = i.form->element, bytes = element * i.form->count;
   Values<T> values(2);
   for_lanes(lanes, [&](unsigned lane) {
-    for (std::byte* place : copies_of(warp, i, i.operands[0], lane, bytes, true)) {
+    for (std::byte* place : copies_of(warp, i, i.operands[0], lane, bytes, true, true)) {
       const auto lock = warp.block().global().lock(reinterpret_cast<std::uint64_t>(place));
       for (unsigned at = 0; at < i.form->count; ++at) {
         const std::uint64_t given = warp.value(i.operands[1 + at], lane);

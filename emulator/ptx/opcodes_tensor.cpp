@@ -30,6 +30,7 @@ TensorMap map_at(PtxWarp& warp, const Operand& operand, unsigned lane, unsigned 
   const int who = static_cast<int>(lane);
   const std::uint64_t address = warp.value(operand, lane) + operand.addend;
   const std::byte* bytes = warp.block().global().range(address, TensorMap::kBytes, 64, false, who);
+  warp.block().cluster().watch().use_map(address, TensorMap::kBytes, who);
   const TensorMap map = TensorMap::decode(bytes);
   if (map.rank != dimensions) {
     throw Violation{FaultKind::kAsync,
@@ -86,6 +87,15 @@ void check_place(std::uint64_t address, int lane) {
   }
 }
 
+// A copy's use of the tensor, as work that ends as `work` says.
+void watch_box(PtxWarp& warp, const Box& box, bool write, bool strong, AccessId work, int lane) {
+  GlobalWatch& watch = warp.block().cluster().watch();
+  if (!watch.is_on()) return;
+  box.for_ranges([&](std::uint64_t address, std::size_t bytes) {
+    watch.use(address, bytes, write, {strong, Reach::kDevice, work}, lane);
+  });
+}
+
 class LoadTensor : public AsyncOperation {
  public:
   LoadTensor(Box box, std::vector<SharedPlace> to) : box_(std::move(box)), to_(std::move(to)) {}
@@ -132,6 +142,7 @@ void load_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
       }
       const Landing landing = landing_on(warp, signalled, static_cast<std::int64_t>(box.transaction_bytes()), who);
       destination.block->shared().will_write(place, box.extent(), 16, landing.access, who);
+      if (destinations.empty()) watch_box(warp, box, false, false, landing.access, who);
       destinations.push_back(destination);
       warp.count_bytes(*destination.block, true, box.bytes());
       issue.signals.push_back(landing.signal);
@@ -226,6 +237,8 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
     source.block->shared().will_read(from, box.extent(), 16, access, who);
     warp.count_bytes(*source.block, false, box.bytes());
     warp.count_written(box.check(warp.block().global(), true, who));
+    const Actor writes = ordering.actor(warp.actor_warp(), Ordering::Queue::kBulkWrites);
+    watch_box(warp, box, true, reduction != nullptr, ordering.of_work(writes, static_cast<Clock>(group), false), who);
     Issue issue;
     issue.operation = std::make_unique<StoreTensor>(std::move(box), source.block->shared(), from, reduction);
     issue.queue = warp.bulk_groups().queue(lane);
@@ -253,7 +266,9 @@ std::byte* map_bytes(PtxWarp& warp, const Instruction& i, unsigned lane) {
     for (unsigned at = 0; at < TensorMap::kUsedBytes; at += 16) shared.write(address + at, 16, who);
     return shared.bytes(address, TensorMap::kBytes);
   }
-  return warp.block().global().range(address, TensorMap::kBytes, 64, true, who);
+  std::byte* const bytes = warp.block().global().range(address, TensorMap::kBytes, 64, true, who);
+  warp.block().cluster().watch().use(address, TensorMap::kBytes, true, {}, who);
+  return bytes;
 }
 
 // [map]{, dimension}, value
@@ -282,11 +297,28 @@ void copy_map(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for (unsigned at = 0; at < TensorMap::kUsedBytes; at += 16) {
     std::memcpy(destination + at, shared.read(from + at, 16, who), 16);
   }
+  GlobalWatch& watch = warp.block().cluster().watch();
+  watch.use(to, TensorMap::kBytes, true, {}, who);
+  watch.release_maps();
+  warp.ordering().fence(i.scope);
   // Compilers leave the rest without a value in shared memory.
   std::memset(destination + TensorMap::kUsedBytes, 0, TensorMap::kBytes - TensorMap::kUsedBytes);
 }
 
-void nothing(PtxWarp&, const Instruction&, Mask) {}
+void release_maps(PtxWarp& warp, const Instruction& i, Mask) {
+  warp.block().cluster().watch().release_maps();
+  warp.ordering().fence(i.scope);
+}
+
+void acquire_map(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  warp.ordering().fence(i.scope);
+  std::uint64_t last = 0;
+  for_lanes(lanes, [&](unsigned lane) {
+    const std::uint64_t address = address_of(warp, i.operands[0], lane, i.offset, MemorySpace::kGeneric);
+    if (address != last) warp.block().cluster().watch().acquire_map(address);
+    last = address;
+  });
+}
 
 }  // namespace
 
@@ -364,8 +396,8 @@ void add_tensor_forms(Forms& forms) {
   for (const std::string scope : {"cta", "cluster", "gpu", "sys"}) {
     add("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release." + scope + ".sync.aligned", "G S 4",
         copy_map, MemorySpace::kShared, 0, 0);
-    add("fence.proxy.tensormap::generic.release." + scope, "", nothing, MemorySpace::kNone, 0, 0);
-    add("fence.proxy.tensormap::generic.acquire." + scope, "A 4", nothing, MemorySpace::kGeneric, 0, 0);
+    add("fence.proxy.tensormap::generic.release." + scope, "", release_maps, MemorySpace::kNone, 0, 0);
+    add("fence.proxy.tensormap::generic.acquire." + scope, "A 4", acquire_map, MemorySpace::kGeneric, 0, 0);
   }
 }
 

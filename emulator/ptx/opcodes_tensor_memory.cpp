@@ -248,7 +248,7 @@ void wait_store(PtxWarp& warp, const Instruction&, Mask lanes) {
 
 // With a relaxed arrival or wait they order as a fence does. Otherwise order across threads comes from what carries it:
 // public kernels known to be right do without these.
-void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(); }
+void fence(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence(Reach::kBlock); }
 
 // ---- copies from shared memory
 

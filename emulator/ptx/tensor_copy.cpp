@@ -114,23 +114,29 @@ std::uint64_t Box::element(std::uint64_t row, std::uint32_t index) const {
   return row + static_cast<std::uint64_t>(coordinate * static_cast<std::int64_t>(map_.element_bits()) / 8);
 }
 
-std::size_t Box::check(const GlobalMemory& global, bool write, int lane) {
-  std::size_t touched = 0;
-  if (first_inside_ == end_inside_) return 0;
+void Box::for_ranges(const std::function<void(std::uint64_t, std::size_t)>& function) const {
+  if (first_inside_ == end_inside_) return;
   for_rows([&](std::size_t, std::uint64_t row, bool inside) {
     if (!inside) return;
     const std::uint64_t from = element(row, first_inside_);
     std::uint64_t end = element(row, end_inside_ - 1) + map_.element_bits() / 8;
     if (is_packed(map_)) end = element(row, end_inside_);
+    function(from, end - from);
+  });
+}
+
+std::size_t Box::check(const GlobalMemory& global, bool write, int lane) {
+  std::size_t touched = 0;
+  for_ranges([&](std::uint64_t from, std::size_t bytes) {
     if (write) {
       shifts_.clear();
-      for (const std::byte* to : global.targets(from, end - from, 1, lane)) {
+      for (const std::byte* to : global.targets(from, bytes, 1, lane)) {
         shifts_.push_back(to - reinterpret_cast<const std::byte*>(from));
       }
     } else {
-      global.range(from, end - from, 1, write, lane);
+      global.range(from, bytes, 1, write, lane);
     }
-    touched += is_packed(map_) ? end - from : (end_inside_ - first_inside_) * (map_.element_bits() / 8);
+    touched += is_packed(map_) ? bytes : (end_inside_ - first_inside_) * (map_.element_bits() / 8);
   });
   return touched;
 }

@@ -42,6 +42,8 @@ class Box {
   // Address of an element (of sixteen of a packed type, whose bits are not whole bytes) of a row.
   std::uint64_t element(std::uint64_t row, std::uint32_t index) const;
 
+  // Calls function(address, bytes) for what lies inside.
+  void for_ranges(const std::function<void(std::uint64_t, std::size_t)>& function) const;
   // Bounds of all that lies inside, or a Violation of the lane; bytes of global memory that are touched. A multicast
   // address may be written.
   std::size_t check(const GlobalMemory& global, bool write, int lane);

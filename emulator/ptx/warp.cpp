@@ -300,6 +300,7 @@ void PtxWarp::step(const Instruction& instruction) {
   if (kernel_.uses_wgmma()) note_touched(instruction);
   instruction.handler(*this, instruction, lanes);
   if (SameValues& stored = ordering().same_values(); !stored.empty()) stored.settle();
+  block_.cluster().watch().settle();
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined != 0) {
     for (const std::uint32_t destination : instruction.destinations) mark_undefined(destination, undefined, false, 0);

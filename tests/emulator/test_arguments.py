@@ -77,6 +77,7 @@ def no_memory(value: Any) -> Callable[[], Any]:
         (lambda: run(block="32"), "block: '32'; accepted: one to three positive numbers"),
         (lambda: run(tensors={"argument 0": np.zeros(4)}), "tensors: 'argument 0'; accepted: strings that name no"),
         (lambda: run(tensors={3: np.zeros(4)}), "tensors: 3; accepted: strings"),
+        (lambda: run(ptx=PTX + "\ud800"), r"ptx: '\\ud800' at \d+, which is half a character"),
         (lambda: run(arguments=[None, 1e300]), r"argument 1: 1e\+300 does not fit into fp32"),
         (lambda: run_ptx_on_devices(PTX, "add", 1, 32, [], seed=-1), "seed: -1"),
         (lambda: run_gfx950(b"", "", 1, 64, [], lds=-1), "shared memory: -1"),
@@ -96,6 +97,7 @@ def test_refused_values(call: Callable[[], Any], message: str) -> None:
     ("call", "message"),
     [
         (lambda: run(ptx=PTX.encode()), "ptx: bytes; accepted: str"),
+        (lambda: run(tensors=[np.zeros(4)]), "tensors: list; accepted: a mapping"),
         (lambda: run(tensors={"more": 3}), "more: int; accepted: CPU tensors and NumPy arrays"),
         (lambda: run_gfx950("kernel.hsaco", "", 1, 64, []), "code_object: str; accepted: bytes"),
         (lambda: tensor_map(None, "f16", (64,), (), (8,)), "memory: NoneType; accepted: CPU tensors"),

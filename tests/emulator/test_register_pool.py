@@ -104,10 +104,6 @@ MISTAKES = {
         f"@%p3 bra LESS;\n{change('dec', 168)}\nbra DONE;\nLESS: {change('dec', 168)}\nDONE:",
         "(a decrease|an increase) where warp . of the warpgroup has asked for an? (increase|decrease)",
     ),
-    "again_at_once": (
-        f"{change('dec', 40)}\n{change('inc', 168)}", f"{change('dec', 40)}\nbar.sync 0;\n{change('inc', 168)}",
-        "nothing orders it after the change before it of warp",
-    ),
 }  # fmt: skip
 
 

@@ -215,7 +215,7 @@ def test_warps_that_have_left_do_not_hold_up_a_barrier() -> None:
 
 def test_counts() -> None:
     out = np.zeros(64, np.uint32)
-    body = """setp.lt.u32 %p1, %r0, 40; @%p1 bra ON; sub.s32 %r1, %r0, 1; ON: @%p1 st.global.b32 [%rd0], %r0;
+    body = """setp.lt.u32 %p1, %r0, 40; @%p1 bra ON; sub.s32 %r1, %r0, 1; ON: @%p1 st.global.b32 [%rd0], 7;
     mov.b32 %r2, 3; LOOP: sub.s32 %r2, %r2, 1; setp.ne.b32 %p2, %r2, 0; @%p2 bra LOOP;"""
     report = run(body, out, threads=64, blocks=3)
     assert report.launches == 1

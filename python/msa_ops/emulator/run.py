@@ -271,6 +271,8 @@ def run_compiled(
 
 def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, prefix: str = "") -> list[Allocation]:
     """The memory among a kernel's arguments, named by position, and that of `tensors`."""
+    if tensors is not None and not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors: {type(tensors).__name__}; accepted: a mapping of names to tensors and arrays")
     named = {f"{prefix}argument {i}": value for i, value in enumerate(arguments) if is_memory(value)}
     for name, value in (tensors or {}).items():
         if not isinstance(name, str) or name in named:
@@ -298,9 +300,13 @@ def pending_of(pending: Sequence[Any]) -> list[Pending]:
 
 
 def check_text(ptx: Any) -> None:
-    """Raises TypeError for anything but a string."""
+    """Raises TypeError for anything but a string, ValueError for one that is no text."""
     if not isinstance(ptx, str):
         raise TypeError(f"ptx: {type(ptx).__name__}; accepted: str")
+    try:
+        ptx.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"ptx: {ptx[error.start]!r} at {error.start}, which is half a character") from None
 
 
 def _address(value: Any) -> int:

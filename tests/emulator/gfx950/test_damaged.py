@@ -109,6 +109,14 @@ def test_a_kernel_that_is_not_there() -> None:
         run_gfx950(data, "", 1, 64, b"")
 
 
+def test_more_bytes_of_arguments_than_the_kernel_takes() -> None:
+    data = code_object("s_endpgm")
+    run_gfx950(data, "", 1, 64, bytes(64))
+    for count in (65, 128, 1 << 20):
+        with pytest.raises(ValueError, match=f"kernarg: {count} bytes; kernel k takes 0, with hidden ones 64"):
+            run_gfx950(data, "", 1, 64, bytes(count))
+
+
 def test_scalar_registers_behind_the_last() -> None:
     """s_load_dwordx8 s[124:131]."""
     data = code_object("s_load_dwordx8 s[8:15], s[0:1], 0x0\ns_endpgm")
