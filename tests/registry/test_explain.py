@@ -86,3 +86,12 @@ def test_what_nobody_asked_for_is_not_outranked() -> None:
 def test_arguments_of_a_call_are_checked_by_name() -> None:
     with pytest.raises(ValueError, match=r"misses weight and does not know colour"):
         msa_ops.explain("rms_norm", "cpu", call={"x": torch.ones(2, 64), "colour": 1})
+
+
+def test_on_an_emulated_chip_it_tells_what_runs_there() -> None:
+    outside = msa_ops.explain("quantize_nvfp4")
+    with msa_ops.emulate("H200") as chip:
+        inside = msa_ops.explain("quantize_nvfp4")
+        assert msa_ops.explain("quantize_nvfp4", "cpu").choice == "reference"
+    assert inside.platform == str(chip.platform) and inside.choice == "cute_sm90"
+    assert msa_ops.explain("quantize_nvfp4").platform == outside.platform

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from msa_ops.registry import overrides, plugins
+from msa_ops.registry import overrides, plugins, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.op import OpSpec
 from msa_ops.registry.overrides import Override
@@ -95,8 +95,9 @@ def explain(
     """Explains the choice for `op` on a chip that need not be there.
 
     `platform`: a name for `parse_platform` ("sm_103a", "sm_100a, cuda=12.9", "gfx950", "cpu"), a Platform, or None
-    for this machine. `call`: the arguments of a call by name, as one would pass them to the op; without it the
-    op's defaults stand (the decode step of M3.1-Flash on one GPU). `facts`: properties that differ from those.
+    for this machine, within `msa_ops.emulate` for its chip. `call`: the arguments of a call by name, as one would pass
+    them to the op; without it the op's defaults stand (the decode step of M3.1-Flash on one GPU). `facts`: properties
+    that differ from those.
     Raises UnknownOpError, UnknownBackendError for an override that names a backend which the op does not have, or
     ValueError for an unknown chip or fact or bad arguments.
     """
@@ -125,7 +126,8 @@ def question(
         known = ", ".join(values.__dataclass_fields__)
         raise ValueError(f"facts: {op} has no {', '.join(sorted(unknown))}; known: {known}")
     if platform is None:
-        chip = platforms.this_machine()
+        emulated = virtual.current()
+        chip = platforms.this_machine() if emulated is None else emulated.platform
     else:
         chip = platforms.parse(platform) if isinstance(platform, str) else platform
     override = overrides.current(op)
