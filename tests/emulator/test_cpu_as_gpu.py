@@ -101,3 +101,96 @@ def test_gradients_are_computed_on_it_too(session: JitSession, how: str) -> None
         else:
             assert torch.autograd.grad(Double.apply(x).sum(), x)[0].tolist() == [2, 2, 2]
     assert seen == [("cuda", 0)]
+
+
+def doubled(session: JitSession, a: torch.Tensor, out: torch.Tensor) -> Any:
+    """A function that reads THREADS elements from one address and writes as many at another."""
+    import cutlass
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import make_ptr
+
+    from tests.emulator.jit_kernels import add_at
+
+    def pointer(address: int) -> Any:
+        return make_ptr(cutlass.Float32, address, cute.AddressSpace.gmem, assumed_align=16)
+
+    function = cute.compile(add_at, pointer(a.data_ptr()), pointer(out.data_ptr()), THREADS, 2.0)
+    return lambda first, second: session.run(function, pointer(first), pointer(second))
+
+
+@pytest.mark.parametrize("missing", [1, 4, 16])
+@pytest.mark.parametrize("where", ["read", "written"])
+def test_an_element_past_the_end_is_out_of_bounds(session: JitSession, where: str, missing: int) -> None:
+    others = []
+    with cpu_as_gpu(session):
+        others.append(torch.empty(16 * missing))  # so that tensors lie differently
+        sizes = (THREADS - missing, THREADS) if where == "read" else (THREADS, THREADS - missing)
+        a, out = (torch.zeros(size, device="cuda") for size in sizes)
+        with pytest.raises(EmulatorFault, match="out of bounds"):
+            doubled(session, a, out)(a.data_ptr(), out.data_ptr())
+
+
+def test_a_resized_tensor_has_all_its_bytes(session: JitSession) -> None:
+    with cpu_as_gpu(session):
+        a = torch.zeros(THREADS - 4, device="cuda").resize_(THREADS).fill_(1)
+        out = torch.zeros(3, device="cuda").resize_(THREADS)
+        doubled(session, a, out)(a.data_ptr(), out.data_ptr())
+        assert torch.equal(out, a + 2)
+
+
+def test_a_dead_tensor_is_no_memory(session: JitSession) -> None:
+    with cpu_as_gpu(session):
+        a, out = torch.ones(THREADS, device="cuda"), torch.empty(THREADS, device="cuda")
+        run, address, view = doubled(session, a, out), a.data_ptr(), a[1:]
+        del a
+        run(address, out.data_ptr())  # the view keeps it
+        assert out.tolist() == [3] * THREADS
+        before = len(session._lent)
+        for _ in range(20):
+            torch.ones(1 << 10, device="cuda")
+        assert len(session._lent) == before
+        del view
+        with pytest.raises(EmulatorFault, match="out of bounds"):
+            run(address, out.data_ptr())
+
+
+def test_what_is_launched_later_keeps_its_memory(session: JitSession) -> None:
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack
+
+    from tests.emulator.jit_kernels import add
+
+    with cpu_as_gpu(session):
+        out = torch.empty(THREADS, device="cuda")
+        views = from_dlpack(torch.zeros(THREADS, device="cuda")), from_dlpack(out)
+        function = cute.compile(add, *views, 2.0)
+
+        def with_a_tensor_of_its_own() -> None:
+            a = torch.ones(THREADS, device="cuda")
+            function(from_dlpack(a), views[1])
+
+        session.run_together([with_a_tensor_of_its_own])
+        assert out.tolist() == [3] * THREADS
+
+
+def test_what_is_refused(session: JitSession) -> None:
+    with pytest.raises(TypeError, match="session: int"), cpu_as_gpu(3):  # type: ignore[arg-type]
+        pass
+    with cpu_as_gpu(session):
+        for make in (
+            lambda: torch.zeros(3, device="cuda:1"),
+            lambda: torch.ones(3).to("cuda:1"),
+            lambda: torch.ones(3).cuda(1),
+            lambda: torch.ones(3).to(1),
+        ):
+            with pytest.raises(RuntimeError, match="devices that there are: 1"):
+                make()
+        assert torch.ones(3).cuda(0).is_cuda and torch.zeros(3, device=0).is_cuda
+
+
+def test_a_session_that_has_ended_is_refused() -> None:
+    pytest.importorskip("cutlass")
+    with jit("sm_100a") as ended:
+        pass
+    with pytest.raises(RuntimeError, match="its block has ended"), cpu_as_gpu(ended):
+        pass

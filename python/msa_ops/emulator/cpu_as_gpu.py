@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -12,6 +13,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from msa_ops.emulator.arguments import whole
 from msa_ops.emulator.driver_answers import driver_of
 from msa_ops.emulator.jit import JitSession
 from msa_ops.registry.platform import parse
@@ -21,6 +23,8 @@ ALIGNMENT = 256
 _DEVICE_OF = torch.Tensor.device.__get__
 _OF_OTHERS = {"__get__", "frombuffer", "from_numpy", "from_dlpack", "from_file", "as_tensor", "asarray"}
 """Functions of torch whose results may be memory that was there before."""
+_moved: weakref.WeakKeyDictionary[torch.UntypedStorage, tuple[int, int]] = weakref.WeakKeyDictionary()
+"""Of storages that are larger than what is in them: where that begins, and its bytes."""
 _L2_BYTES = 50 << 20
 _SHARED_BYTES = 232_448  # that a block may have
 
@@ -33,7 +37,6 @@ class CpuAsGpu(TorchFunctionMode):
         super().__init__()
         self.session = session
         self.synchronize = synchronize
-        self.known: dict[int, int] = {}
 
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -42,7 +45,9 @@ class CpuAsGpu(TorchFunctionMode):
         if function is torch.Tensor.cpu:
             self.synchronize()
         if function in (torch.Tensor.cuda, torch.Tensor.cpu):
-            return self._seen(_aligned(args[0].clone(memory_format=torch.preserve_format)))
+            for value in (*args[1:], *kwargs.values()):
+                _cpu(value)
+            return self._seen(self._aligned(args[0].clone(memory_format=torch.preserve_format)))
         moved = "device" in kwargs or any(_is_device(value) for value in args)
         if kwargs.get("device") is not None:
             kwargs["device"] = _cpu(kwargs["device"])
@@ -56,23 +61,44 @@ class CpuAsGpu(TorchFunctionMode):
         if isinstance(result, torch.Tensor) and (
             (moved and _has_memory(result)) or _is_new(function, result, args, kwargs)
         ):
-            result = _aligned(result)
-        return self._seen(result)
+            result = self._aligned(result)
+        return self._seen(result, may_grow=function not in (torch.as_strided, torch.Tensor.as_strided))
 
-    def _seen(self, result: Any) -> Any:
+    def _seen(self, result: Any, may_grow: bool = True) -> Any:
+        """The result, whose memory is now the session's. may_grow: whether torch may have resized it."""
         for value in result if isinstance(result, tuple | list) else (result,):
             if isinstance(value, torch.Tensor) and _has_memory(value):
                 storage = value.untyped_storage()
-                if storage.nbytes() > self.known.get(storage.data_ptr(), 0):
-                    self.known[storage.data_ptr()] = storage.nbytes()
-                    self.session.use(torch.empty(0, dtype=torch.uint8).set_(storage))
+                start, size = _moved.get(storage, (0, None))
+                if size is not None and may_grow and value.numel():
+                    size = max(size, _end(value) - start)
+                    _moved[storage] = start, size
+                self.session.lend(storage, start, size)
         return result
+
+    def _aligned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A new tensor where a GPU's allocator would have put it: at a multiple of 256 bytes."""
+        size = tensor.untyped_storage().nbytes()
+        if tensor.data_ptr() % ALIGNMENT == 0 or tensor.requires_grad or tensor.storage_offset() or not size:
+            return tensor
+        memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+        start = -memory.data_ptr() % ALIGNMENT
+        _moved[memory.untyped_storage()] = start, size
+        flat = memory[start : start + size].view(tensor.dtype)
+        moved = flat.as_strided(tensor.shape, tensor.stride(), flat.storage_offset())
+        return moved.copy_(tensor)
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
     """Whether its elements are where they seem to be: not so of subclasses such as fake tensors."""
     plain = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
     return plain and tensor.layout == torch.strided and tensor.device.type == "cpu"
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """Of its last element, in bytes from the storage's start."""
+    last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
 def _is_new(function: Any, result: torch.Tensor, args: Any, kwargs: Any) -> bool:
@@ -85,26 +111,20 @@ def _is_new(function: Any, result: torch.Tensor, args: Any, kwargs: Any) -> bool
     return all(not isinstance(one, torch.Tensor) or one.untyped_storage().data_ptr() != own for one in tensors)
 
 
-def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """A new tensor where a GPU's allocator would have put it: at a multiple of 256 bytes."""
-    size = tensor.untyped_storage().nbytes()
-    if tensor.data_ptr() % ALIGNMENT == 0 or tensor.requires_grad or tensor.storage_offset() or not size:
-        return tensor
-    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
-    start = -memory.data_ptr() % ALIGNMENT
-    flat = memory[start : start + size].view(tensor.dtype)
-    moved = flat.as_strided(tensor.shape, tensor.stride(), flat.storage_offset())
-    return moved.copy_(tensor)
-
-
 def _is_device(value: Any) -> bool:
     return isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda"))
 
 
 def _cpu(value: Any) -> Any:
-    return (
-        torch.device("cpu") if _is_device(value) or (isinstance(value, int) and not isinstance(value, bool)) else value
-    )
+    """The CPU in the place of a device of torch, by name or number; other values as they are."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = torch.device("cuda", value)
+    if not _is_device(value):
+        return value
+    index = torch.device(value).index or 0
+    if index >= torch.cuda.device_count():
+        raise RuntimeError(f"device {value}; the devices that there are: {torch.cuda.device_count()}, from cuda:0")
+    return torch.device("cpu")
 
 
 class Stream:
@@ -161,8 +181,20 @@ def cpu_as_gpu(session: JitSession, *, multiprocessors: int | None = None) -> It
     multiprocessors: what the host code is told, if not the chip's number; kernels that divide their work by it are
         faster to emulate with few.
 
+    Exactly the bytes of a storage are memory, and as long as it lives: what is beside it, and what has died, is out of
+    bounds, unless another tensor has come to be there.
+
+    Raises TypeError for anything but a session of `jit`, RuntimeError for one whose block has ended; within the block
+    RuntimeError for a device that is not there ("cuda:1"), as torch does.
+
     What torch computes "on the GPU" is the CPU's result, and functions that torch has for CUDA alone stay missing.
     """
+    if not isinstance(session, JitSession):
+        raise TypeError(f"session: {type(session).__name__}; accepted: what `jit` gives")
+    if not session.is_open:
+        raise RuntimeError("session: its block has ended; open another one (`with jit(...)`)")
+    if multiprocessors is not None:
+        multiprocessors = whole("multiprocessors", multiprocessors, 1, 1024)
     utils = importlib.import_module("cutlass.utils")
     chip = parse(session.chip)
     told = multiprocessors or chip.multiprocessors

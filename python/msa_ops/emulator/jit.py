@@ -6,13 +6,17 @@ import contextlib
 import ctypes
 import importlib
 import importlib.util
+import itertools
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+import torch
 
 from msa_ops import _C
 from msa_ops.build.toolchain import refuse_beside
@@ -56,19 +60,60 @@ class JitSession:
         self._options = max_instructions, sum_order, threads
         self._memory: list[Allocation] = []
         self._held: list[Any] = []
+        self._lent: dict[int, Allocation] = {}  # by the address of the storage itself
+        self._numbers = itertools.count()
+        self._changes = 0
+        self._holding = 0
+        self.is_open = False
 
     def use(self, *tensors: Any, **named: Any) -> None:
         """Adds CPU tensors and NumPy arrays to the memory that kernels may use: exactly their bytes, those of read-only
         arrays for reading only. Names are for messages and for counts by tensor."""
-        for name, value in ({f"tensor {len(self._memory) + i}": one for i, one in enumerate(tensors)} | named).items():
+        unnamed = [(f"tensor {next(self._numbers)}", one) for one in tensors]
+        for name, value in [*unnamed, *named.items()]:
             self._memory.append(allocation(name, value))
             self._held.append(value)
-        self._session.set_memory(self._memory)
+        self._tell_memory()
+
+    def lend(self, storage: torch.UntypedStorage, start: int = 0, size: int | None = None) -> None:
+        """Adds a storage of the CPU, or `size` of its bytes from `start`, to the memory that kernels may use, for as
+        long as it lives. Once more for the same storage, the new bytes are in the place of the old ones."""
+        key = storage._cdata
+        known = self._lent.get(key)
+        name = known[3] if known else f"tensor {next(self._numbers)}"
+        address = storage.data_ptr() + start
+        lent = address, storage.nbytes() - start if size is None else size, True, name
+        if lent == known:
+            return
+        if known is None:
+            weakref.finalize(storage, _take_back, weakref.ref(self), key).atexit = False
+            if self._holding:
+                self._held.append(storage)
+        self._lent[key] = lent
+        self._tell_memory()
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Within the block what is lent lives on: launches are kept, and executed later than their calls return."""
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
 
     def forget(self) -> None:
         """Takes all memory away, before other tensors are used."""
         self._memory, self._held = [], []
-        self._session.set_memory(self._memory)
+        self._lent.clear()
+        self._numbers = itertools.count()
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        self._changes += 1
+        changes = 0
+        while changes != self._changes:  # storages may die meanwhile
+            changes = self._changes
+            self._session.set_memory([*self._memory, *self._lent.values()])
 
     def schedule(self, seed: int | None) -> None:
         """The seed of the launches from now on; None: warps in turn, asynchronous work as late as it can."""
@@ -101,15 +146,16 @@ class JitSession:
         self._session.begin_together()
         rounds: list[list[int]] = []
         try:
-            for call in calls:
-                before = len(self._session.kept_streams())
-                call()
-                for step, number in enumerate(range(before, len(self._session.kept_streams()))):
-                    if step == len(rounds):
-                        rounds.append([])
-                    rounds[step].append(number)
-            self._raise_failure(None)
-            self._session.run_together(rounds)
+            with self.holding():
+                for call in calls:
+                    before = len(self._session.kept_streams())
+                    call()
+                    for step, number in enumerate(range(before, len(self._session.kept_streams()))):
+                        if step == len(rounds):
+                            rounds.append([])
+                        rounds[step].append(number)
+                self._raise_failure(None)
+                self._session.run_together(rounds)
         except Exception as error:
             self._raise_failure(error)
             raise
@@ -154,6 +200,13 @@ class JitSession:
         units.load_for(ptx)
         self.texts.append(ptx)
         self._session.add_module(code, ptx)
+
+
+def _take_back(session: weakref.ref[JitSession], key: int) -> None:
+    """Of a storage that has died."""
+    owner = session()
+    if owner is not None and owner._lent.pop(key, None) is not None:
+        owner._tell_memory()
 
 
 @contextlib.contextmanager
@@ -240,9 +293,11 @@ def jit(
         if importlib.util.find_spec("tvm_ffi") is not None:
             patches.enter_context(_tvm_ffi_takes_cpu_tensors())
         session._session.enter()
+        session.is_open = True
         try:
             yield session
         finally:
+            session.is_open = False
             session._session.leave()
 
 

@@ -62,13 +62,14 @@ class Ranks:
         self._session._session.begin_together()
         threads = [threading.Thread(target=self._one, args=(rank, program)) for rank in range(self.size)]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            if self._failure is not None:
-                raise self._failure
-            self._launch()
+            with self._session.holding():
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                if self._failure is not None:
+                    raise self._failure
+                self._launch()
         finally:
             self._session._session.forget_together()
 
