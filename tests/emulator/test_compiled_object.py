@@ -153,6 +153,11 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
         load_object(tmp_path / "empty.o", PTX)
     with pytest.raises(ValueError, match="not an object file"):
         load_object(empty, PTX)
+    for text in ("", " \n"):
+        with pytest.raises(ValueError, match="an empty text"):
+            load_object(empty, text)
+    with pytest.raises(ValueError, match="half a character"):
+        load_object(empty, PTX + "\ud800")
     with pytest.raises(ValueError, match="no text"):
         load_object(tmp_path / "empty.o", [])
     with pytest.raises(FileNotFoundError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msa_ops import whole_file
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from msa_ops.registry import OpSpec
 
 MOST_SCHEDULES = 1000
+MOST_TOKENS = 1 << 24
+"""Of a case: every number of `--set`, and the tokens of all requests. Caches, float64 references and scores of that
+many fill tens of GB."""
 SHOWN_OPCODES = 20
 SCHEMA = "msa-ops-emulate"
 
@@ -67,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if args.keys:
         print(_keys(spec))
         return 0
+    _check_sizes(spec, case.dims)
     label = case.name.removesuffix("[]")
 
     def fresh() -> Any:
@@ -106,10 +112,24 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(one["right"] for one in runs) else 1
 
 
+def _check_sizes(spec: OpSpec, dims: Mapping[str, Any]) -> None:
+    """Raises ValueError for sizes whose memory an emulation does not have, before any of it is made."""
+    for key, value in dims.items():
+        numbers = [one for one in (value if isinstance(value, list | tuple) else (value,)) if type(one) is int]
+        if sum(numbers) > MOST_TOKENS:
+            raise ValueError(f"--set {key}: {sum(numbers):,} in all; accepted: up to {MOST_TOKENS:,}, for memory")
+    defaults = inspect.signature(spec.generate).parameters
+    if "batch" in defaults and "seq_len" in defaults:
+        batch, seq_len = (dims.get(key, defaults[key].default) for key in ("batch", "seq_len"))
+        if batch * seq_len > MOST_TOKENS:
+            raise ValueError(
+                f"--set: {batch:,} requests of {seq_len:,} tokens; accepted: up to {MOST_TOKENS:,} tokens in all, "
+                "for memory"
+            )
+
+
 def _keys(spec: OpSpec) -> str:
     """A table of what `--set` takes for the op: key, values, default, and the variants if there are such."""
-    import inspect
-
     from msa_ops.bench import workload
     from msa_ops.bench.decode import describe
     from msa_ops.cli.table import format_table

@@ -20,7 +20,7 @@ from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
 from msa_ops.emulator.object_header import LauncherArguments, launcher_arguments
 from msa_ops.emulator.ptx_parameter import parameter_bytes
-from msa_ops.emulator.run import Report, allocations_of, report_of, with_peers
+from msa_ops.emulator.run import Report, allocations_of, check_text, report_of, with_peers
 from msa_ops.emulator.source_lines import told
 
 _LAUNCHER = re.compile(r"\b_mlir_(\w+?)__mlir_ciface_\w+")
@@ -174,14 +174,18 @@ def load_object(
     The object calls functions of a CUDA runtime library. They become those of this package, for this object alone, so
     no GPU, driver or library of NVIDIA is needed, and one that is loaded is not touched.
 
-    Raises ValueError for a file that is no such object, or that calls functions which the emulator does not offer
-    (named); RuntimeError without a C compiler; NotImplementedError on processors other than x86-64.
+    Raises ValueError for an empty text, for a file that is no such object, or that calls functions which the emulator
+    does not offer (named); RuntimeError without a C compiler; NotImplementedError on processors other than x86-64.
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         raise NotImplementedError(f"objects are loaded on x86-64 only, not on {platform.machine()}")
     texts = [ptx] if isinstance(ptx, str) else list(ptx)
     if not texts:
         raise ValueError("ptx: no text; accepted: the texts of the kernels that the object launches")
+    for text in texts:
+        check_text(text)
+        if not text.strip():
+            raise ValueError("ptx: an empty text; accepted: the texts of the kernels that the object launches")
     path = Path(path)
     content = path.read_bytes()
     if content[:4] != b"\x7fELF":
