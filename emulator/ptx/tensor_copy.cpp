@@ -18,25 +18,19 @@ void fill(const TensorMap& map, std::byte* to, std::size_t bytes) {
   for (std::size_t at = 0; map.nan_outside && at < bytes; at += sizeof(kNan)) std::memcpy(to + at, &kNan, sizeof(kNan));
 }
 
-std::uint32_t flushed(std::uint32_t bits) { return (bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits; }
-
 std::uint32_t rounded_to_tf32(std::uint32_t bits) {
   if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffe000;
   if ((bits & 0x7f800000) == 0x7f800000) return bits;
   return (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
 }
 
-// Some types change elements on their way into shared memory.
+// Some types change elements on their way into shared memory. What is marked as flushed keeps its subnormals on an H200.
 void convert(TensorMap::Type type, std::byte* elements, std::size_t bytes) {
-  using Type = TensorMap::Type;
-  const bool flushes = type == Type::kTf32Flush;  // f32.ftz stays as it is on an H200
-  const bool rounds = type == Type::kTf32 || type == Type::kTf32Flush;
-  if (!flushes && !rounds) return;
+  if (type != TensorMap::Type::kTf32 && type != TensorMap::Type::kTf32Flush) return;
   for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
     std::uint32_t bits;
     std::memcpy(&bits, elements + at, sizeof(bits));
-    if (flushes) bits = flushed(bits);
-    if (rounds) bits = rounded_to_tf32(bits);
+    bits = rounded_to_tf32(bits);
     std::memcpy(elements + at, &bits, sizeof(bits));
   }
 }
