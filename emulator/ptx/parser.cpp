@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "error.hpp"
@@ -95,7 +96,7 @@ class Parser {
   std::uint64_t alignment() {
     const int line = peek().line;
     const std::uint64_t value = integer();
-    if ((value & (value - 1)) != 0 || value > kMostAlignment) {
+    if (value == 0 || (value & (value - 1)) != 0 || value > kMostAlignment) {
       throw PtxError("an alignment of " + std::to_string(value) + "; accepted: powers of two up to " +
                          std::to_string(kMostAlignment), line);
     }
@@ -116,13 +117,15 @@ class Parser {
       while (!peek().is('}') && peek().kind != Token::Kind::kEnd) next();
       expect('}');
     } else if (text == ".extern" || text == ".visible" || text == ".weak" || text == ".common") {
+      declared_only_ = text == ".extern";
       next();
+      return;
     } else if (text == ".shared") {
-      module_.shared.push_back(variable());
+      module_.shared.push_back(variable_of_the_module());
     } else if (text == ".entry") {
       entry();
     } else if (text == ".global" || text == ".const") {
-      (text == ".global" ? module_.global : module_.constant).push_back(variable());
+      (text == ".global" ? module_.global : module_.constant).push_back(variable_of_the_module());
     } else if (text == ".func") {
       function();
     } else if (text == ".alias") {
@@ -130,6 +133,18 @@ class Parser {
     } else {
       fail("a directive");
     }
+    declared_only_ = false;
+  }
+
+  // A variable of the module. One that other modules have may be declared several times, and then be defined.
+  Variable variable_of_the_module() {
+    const bool elsewhere = declared_only_;
+    const int line = peek().line;
+    Variable made = variable();
+    const auto [known, is_new] = module_names_.emplace(made.name, elsewhere);
+    if (!is_new && !known->second && !elsewhere) throw PtxError("`" + made.name + "` twice", line);
+    known->second = known->second && elsewhere;
+    return made;
   }
 
   // .version 9.0  .target sm_90a, debug   in this order before everything else. Whether a chip runs the target is for the
@@ -204,6 +219,9 @@ class Parser {
     Entry made{};
     made.line = peek().line;
     made.name = word("the name of the kernel");
+    for (const Entry& other : module_.entries) {
+      if (other.name == made.name && !declared_only_) throw PtxError("kernel `" + made.name + "` twice", made.line);
+    }
     body_ = &made;
     if (accept('(')) {
       while (!accept(')')) {
@@ -234,7 +252,9 @@ class Parser {
       } else if (directive == ".minnctapersm") {
         made.blocks_a_multiprocessor = static_cast<unsigned>(integer());
       } else if (directive == ".maxnreg") {
+        const int line = peek().line;
         made.max_registers = static_cast<unsigned>(integer());
+        if (made.max_registers == 0) throw PtxError(".maxnreg 0; accepted: numbers from 1", line);
       } else if (directive == ".maxclusterrank") {
         integer();  // advice to the compiler
       } else if (directive == ".pragma") {
@@ -335,6 +355,9 @@ class Parser {
     }
     if (width == 0) fail("a type");
     Parameter made{word("the name of a parameter"), width, 0, type};
+    for (const Parameter& other : entry.parameters) {
+      if (other.name == made.name) throw PtxError("parameter `" + made.name + "` twice", peek().line);
+    }
     if (alignment == 0) alignment = width;
     if (accept('[')) {
       made.bytes = bytes_of(width);
@@ -367,11 +390,13 @@ class Parser {
     names_.emplace_back();
     vectors_.emplace_back();
     variables_.emplace_back();
+    own_variables_.emplace_back();
   }
   void close_scope() {
     names_.pop_back();
     vectors_.pop_back();
     variables_.pop_back();
+    own_variables_.pop_back();
   }
 
   void statement(unsigned scope) {
@@ -395,8 +420,8 @@ class Parser {
     }
     const std::string_view text = peek().text;
     if (text == ".reg") return registers();
-    if (text == ".shared") return body_->shared.push_back(variable());
-    if (text == ".local") return body_->local.push_back(variable());
+    if (text == ".shared") return body_->shared.push_back(variable_of_a_body());
+    if (text == ".local") return body_->local.push_back(variable_of_a_body());
     if (text == ".param") {
       parameter_variable();
       return expect(';');
@@ -412,6 +437,15 @@ class Parser {
     }
     if (text.substr(0, 1) == ".") throw Unsupported(std::string(text), peek().line);
     instruction(scope);
+  }
+
+  Variable variable_of_a_body() {
+    const int line = peek().line;
+    Variable made = variable();
+    if (names_.back().count(made.name) != 0 || !own_variables_.back().insert(made.name).second) {
+      throw PtxError("`" + made.name + "` twice", line);
+    }
+    return made;
   }
 
   // .reg .b32 %r<10>, other;    or    .reg .v4 .b32 four;  which is four.x to four.w, or four.r to four.a
@@ -451,7 +485,8 @@ class Parser {
   }
 
   void declare(const std::string& name, unsigned width, int line) {
-    if (!names_.back().emplace(name, static_cast<std::uint32_t>(body_->registers.size())).second) {
+    if (own_variables_.back().count(name) != 0 ||
+        !names_.back().emplace(name, static_cast<std::uint32_t>(body_->registers.size())).second) {
       throw PtxError("register `" + name + "` twice", line);
     }
     if (body_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
@@ -634,10 +669,13 @@ class Parser {
   std::size_t nesting_ = 0;
   Module module_;
   Body* body_ = nullptr;
+  bool declared_only_ = false;  // after `.extern`
+  std::unordered_map<std::string, bool> module_names_;  // variables, and whether they were only declared
   unsigned element_ = 0;  // bytes of the type that the last declaration named
   std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
   std::vector<std::unordered_map<std::string, std::pair<std::uint32_t, unsigned>>> vectors_;  // first of how many
   std::vector<std::unordered_map<std::string, std::string>> variables_;  // parameters of calls and functions
+  std::vector<std::unordered_set<std::string>> own_variables_;  // of shared and local memory, of the scopes around
 };
 
 }  // namespace

@@ -169,3 +169,36 @@ def test_moves_of_vectors() -> None:
 def test_vectors_of_registers_that_do_not_exist(declaration: str, message: str) -> None:
     with pytest.raises(PtxError, match=message):
         launch(kernel(declaration + ";"))
+
+
+TWICE = {
+    "kernel `k` twice": kernel("ret;") + ".visible .entry k() { ret; } // here\n",
+    "`g` twice": kernel("ret;").replace(".visible", ".global .b32 g;\n.global .b64 g; // here\n.visible", 1),
+    "`x` twice": kernel(".shared .b32 x;\n.shared .b32 x; // here\nret;"),
+    "register `x` twice": kernel(".shared .b32 x;\n.reg .b32 x; // here\nret;"),
+    "`y` twice": kernel(".reg .b32 y;\n.local .b32 y; // here\nret;"),
+    "parameter `p` twice": HEAD + ".visible .entry k(.param .u64 p, .param .u64 p) { ret; } // here\n",
+    "function `f` twice": kernel("ret;").replace(
+        ".visible", ".func f() { ret; }\n.func f() { ret; } // here\n.visible", 1
+    ),
+    "an alignment of 0": kernel(".shared .align 0 .b8 x[8]; // here\nret;"),
+    ".maxnreg 0": HEAD + ".visible .entry k() .maxnreg 0 // here\n{ ret; }\n",
+}
+
+
+@pytest.mark.parametrize("message", TWICE)
+def test_what_ptxas_refuses_in_declarations(message: str) -> None:
+    text = TWICE[message]
+    with pytest.raises(PtxError, match=message) as caught:
+        launch(text)
+    assert caught.value.line == line_of(text, "// here")
+
+
+def test_what_may_be_declared_several_times() -> None:
+    declared = ".extern .global .b32 g;\n.extern .global .b32 g;\n.visible .global .b32 g;\n"
+    declared += ".func f();\n.func f() { ret; }\n"
+    launch(
+        kernel("{\n.shared .b32 x;\n.reg .b32 y;\n}\n{\n.shared .b32 x;\n.reg .b32 y;\n}\nret;").replace(
+            ".visible", declared + ".visible", 1
+        )
+    )
