@@ -72,6 +72,7 @@ struct Instruction {
   Order order = Order::kDefault;
   Reach scope = Reach::kDevice;        // of an atomic, a strong access or a fence
   bool moves = false;                  // it is a whole register's value to another one, or a constant
+  bool ignored = false;                // a test or try of an mbarrier whose result decides nothing
   int line = 0;
   std::vector<std::uint32_t> sources;  // registers that must have been written
   std::vector<std::uint32_t> destinations;

@@ -11,6 +11,7 @@
 #include "control_flow.hpp"
 #include "error.hpp"
 #include "features.hpp"
+#include "ignored_waits.hpp"
 #include "opcodes.hpp"
 #include "parser.hpp"
 #include "selector.hpp"
@@ -69,6 +70,7 @@ class Preparation {
       for (const Statement& statement : part().body->statements) add(statement);
       if (parts_.size() > 1) add_return();
       find_reconvergence(kernel.instructions_, part().first, part().end);
+      find_ignored_waits(kernel.instructions_, part().first, part().end, part_ > 0);
     }
     kernel.end_ = parts_[0].end;
   }

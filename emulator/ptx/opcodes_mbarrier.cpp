@@ -81,6 +81,7 @@ void complete(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 // done, [address], state-or-parity{, time}
+// Either may find the phase incomplete; so one whose result decides nothing does not wait, and orders nothing.
 template <bool parity, bool blocks>
 void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
   Mask done = 0;
@@ -91,12 +92,12 @@ void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (parity ? Mbarriers::complete_parity(barrier, static_cast<std::uint32_t>(value))
                : Mbarriers::complete(barrier, value)) {
       done |= Mask{1} << lane;
-      warp.ordering().take_up(barrier.complete, i.order != Order::kRelaxed);  // a relaxed wait at the next fence
+      if (!i.ignored) warp.ordering().take_up(barrier.complete, i.order != Order::kRelaxed);  // a relaxed wait at the next fence
     } else {
       missing = &barrier;
     }
   });
-  if (done == 0 && blocks && !warp.block().timed_out(warp.index())) return warp.wait_for(*missing);
+  if (done == 0 && blocks && !i.ignored && !warp.block().timed_out(warp.index())) return warp.wait_for(*missing);
   warp.set_predicate(i.operands[0], done, lanes);
   if (done != lanes) warp.give_way();
 }

@@ -125,6 +125,30 @@ CASES = {
         anywhere=True,
         or_else="uninitialized shared memory",
     ),
+    # A try may fail, so one whose result nobody looks at orders nothing, whatever is made of the result.
+    "wait_ignored": Case(
+        "race",
+        wrong=once() + EXPECT + LOAD + "\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n"
+        "ld.shared.b32 %r7, [%r4]; // here" + KEEP,
+        right=once() + EXPECT + LOAD + "\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n" + WAIT + READ + KEEP,
+        or_else="uninitialized shared memory",
+    ),
+    "wait_ignored_by_its_branch": Case(
+        "race",
+        wrong=once() + EXPECT + LOAD + "\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n@!%p4 bra OUT;\nOUT:\n"
+        "ld.shared.b32 %r7, [%r4]; // here" + KEEP,
+        right=once() + EXPECT + LOAD + "\nOUT:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n@!%p4 bra OUT;\n"
+        + READ + KEEP,
+        or_else="uninitialized shared memory",
+    ),
+    "wait_made_a_number_that_is_ignored": Case(
+        "race",
+        wrong=once() + EXPECT + LOAD + "\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\nselp.b32 %r8, 1, 0, %p4;\n"
+        "ld.shared.b32 %r7, [%r4]; // here" + KEEP,
+        right=once() + EXPECT + LOAD + "\nOUT:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n"
+        "selp.b32 %r8, 1, 0, %p4;\nsetp.eq.s32 %p5, %r8, 0;\n@%p5 bra OUT;\n" + READ + KEEP,
+        or_else="uninitialized shared memory",
+    ),
     "flag_without_release": Case(
         "race",
         wrong="@%p1 st.shared.b32 [%r2+512], 0; bar.sync 0;\n@%p2 bra FIRST;\n"
