@@ -16,6 +16,10 @@ bool goes_on(const Instruction& instruction) {
   return instruction.form->control == Form::Control::kNone || instruction.form->control == Form::Control::kCall;
 }
 
+bool is_return(const Instruction& instruction) {
+  return instruction.form->control == Form::Control::kReturn && !instruction.guard.present;
+}
+
 template <typename Function>
 void for_targets(const Instruction& instruction, Function function) {
   if (instruction.form->control != Form::Control::kBranch) return;
@@ -25,12 +29,12 @@ void for_targets(const Instruction& instruction, Function function) {
 
 // Of one body, whose instructions begin at `start`.
 Graph blocks_of(const Instruction* code, std::uint32_t size, std::uint32_t start) {
-  std::vector<bool> leader(size + 1, false);
+  std::vector<bool> leader(size + 1, false), targeted(size + 1, false);
   leader[0] = leader[size] = true;
   for (std::uint32_t i = 0; i < size; ++i) {
     if (goes_on(code[i])) continue;
     leader[i + 1] = true;
-    for_targets(code[i], [&](std::uint32_t target) { leader[target - start] = true; });
+    for_targets(code[i], [&](std::uint32_t target) { leader[target - start] = targeted[target - start] = true; });
   }
   Graph graph;
   std::vector<std::uint32_t> block_at(size + 1, 0);
@@ -42,7 +46,8 @@ Graph blocks_of(const Instruction* code, std::uint32_t size, std::uint32_t start
   graph.successors.resize(graph.first.size());
   std::uint32_t last_return = size;  // the regular end of the kernel; others are early ones
   for (std::uint32_t i = 0; i < size; ++i) {
-    if (code[i].form->control == Form::Control::kReturn && !code[i].guard.present) last_return = i;
+    // What stands behind a return and has no label is never reached: the one that closes every body, after its own.
+    if (is_return(code[i]) && (i == 0 || !is_return(code[i - 1]) || targeted[i])) last_return = i;
   }
   for (std::uint32_t block = 0; block < end; ++block) {
     const Instruction& last = code[graph.first[block + 1] - 1];

@@ -154,6 +154,24 @@ def test_barriers_in_functions() -> None:
         launch(function, body.replace("call.uni sync;", ""))
 
 
+@pytest.mark.parametrize(
+    "together",
+    [
+        "bar.sync 0;",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        ".reg .b32 %x; mov.b32 %x, 1; shfl.sync.idx.b32 %x, %x, 0, 31, -1;",
+    ],
+)
+def test_half_a_warp_calls_what_takes_a_whole_one(together: str) -> None:
+    """Although all lanes end soon after: the others wait behind the call. The twin calls with all of them."""
+    function = f".func whole() {{ {together} ret; }}\n"
+    half = "mov.b32 %r1, 7; and.b32 %r2, %r0, 31; setp.lt.u32 %p1, %r2, 16;\n@!%p1 bra Q;\ncall whole;\nQ:\n"
+    for seed in (None, 1, 2):
+        np.testing.assert_array_equal(launch(function, half.replace("@!%p1 bra Q;", ""), seed=seed), np.full(64, 7))
+        with pytest.raises(EmulatorFault, match=r"divergence: .*line 4 "):
+            launch(function, half, seed=seed)
+
+
 def test_exit_in_a_function_ends_the_thread() -> None:
     function = ".func leave(.reg .b32 %in) { .reg .pred %p1; setp.lt.u32 %p1, %in, 40; @%p1 exit; ret; }\n"
     out = launch(function, "mov.b32 %r1, 5; call leave, (%r0);\n")
