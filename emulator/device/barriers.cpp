@@ -3,6 +3,19 @@
 #include "fault.hpp"
 
 namespace msa_ops::emulator {
+namespace {
+
+const char* name_of(Barriers::Reduce reduce) {
+  switch (reduce) {
+    case Barriers::Reduce::kCount: return ".red.popc";
+    case Barriers::Reduce::kAnd: return ".red.and";
+    case Barriers::Reduce::kOr: return ".red.or";
+    case Barriers::Reduce::kNone: break;
+  }
+  return ".sync or .arrive";
+}
+
+}  // namespace
 
 void Barriers::reset(unsigned num_warps, Ordering& ordering, unsigned first_warp) {
   for (State& state : states_) {
@@ -17,7 +30,7 @@ void Barriers::reset(unsigned num_warps, Ordering& ordering, unsigned first_warp
   first_warp_ = first_warp;
 }
 
-void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits) {
+void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits, Reduce reduce) {
   if (barrier >= kCount) {
     throw Violation{FaultKind::kBarrier, "barrier " + std::to_string(barrier) + "; there are 16 from 0"};
   }
@@ -27,19 +40,26 @@ void Barriers::arrive(unsigned barrier, unsigned warp, unsigned expected, bool w
                                              " warps; earlier arrivals said " + std::to_string(state.expected) +
                                              " (0: all)"};
   }
+  if (state.arrived > 0 && state.reduce != reduce) {
+    throw Violation{FaultKind::kBarrier, std::string(name_of(reduce)) + " at barrier " + std::to_string(barrier) +
+                                             ", where earlier arrivals made " + name_of(state.reduce) +
+                                             ": they may not be mixed"};
+  }
   state.expected = expected;
+  state.reduce = reduce;
   ++state.arrived;
   ordering_->release(state.knowledge);
   if (waits) waits_for_[warp] = static_cast<int>(barrier);
   complete_if_full(barrier);
 }
 
-void Barriers::arrive_with(unsigned barrier, unsigned warp, unsigned expected, const Votes& votes) {
-  if (barrier < kCount) {
+void Barriers::arrive_with(unsigned barrier, unsigned warp, unsigned expected, Reduce reduce,
+                           const Votes& votes) {
+  if (barrier < kCount && (states_[barrier].arrived == 0 || states_[barrier].reduce == reduce)) {
     Votes& sum = states_[barrier].votes;
     sum = {sum.count + votes.count, sum.all && votes.all, sum.any || votes.any};
   }
-  arrive(barrier, warp, expected, true);
+  arrive(barrier, warp, expected, true, reduce);
 }
 
 void Barriers::exit() {

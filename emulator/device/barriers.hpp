@@ -18,13 +18,15 @@ class Barriers {
 
   // A warp arrives, the one that runs; `expected` is the number of warps that complete the barrier, 0 for all that
   // have not exited. Violation for a number that does not exist or that disagrees with earlier arrivals.
-  void arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits);
+  // Also for a reduction where others of the same completion make another one, or none: PTX leaves that open.
+  enum class Reduce { kNone, kCount, kAnd, kOr };
+  void arrive(unsigned barrier, unsigned warp, unsigned expected, bool waits, Reduce reduce = Reduce::kNone);
   // The same, and every warp that waits gets the sum, the conjunction and the disjunction of all arrivals' votes.
   struct Votes {
     unsigned count = 0;
     bool all = true, any = false;
   };
-  void arrive_with(unsigned barrier, unsigned warp, unsigned expected, const Votes& votes);
+  void arrive_with(unsigned barrier, unsigned warp, unsigned expected, Reduce reduce, const Votes& votes);
   const Votes& votes(unsigned warp) const { return results_[warp]; }
   void exit();  // a warp has left for good
 
@@ -35,6 +37,7 @@ class Barriers {
   struct State {
     unsigned arrived = 0;
     unsigned expected = 0;
+    Reduce reduce = Reduce::kNone;
     Knowledge knowledge;
     Votes votes;
   };

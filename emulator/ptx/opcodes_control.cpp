@@ -129,7 +129,7 @@ void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (some_wait) warp.wait();
 }
 
-enum class Reduce { kCount, kAnd, kOr };
+using Reduce = Barriers::Reduce;
 
 // result, barrier{, threads}, vote. The warp comes here twice: to vote, and for the result.
 template <Reduce kind, bool aligned>
@@ -142,7 +142,7 @@ void barrier_reduce(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (!all_come<aligned>(warp, use, lanes, warp.predicate(i.operands[3]) & lanes, true)) return;
     const PtxWarp::Meeting& met = warp.meeting();
     warp.block().cluster().note_event();
-    barriers.arrive_with(use.number, warp.index(), use.warps,
+    barriers.arrive_with(use.number, warp.index(), use.warps, kind,
                          {static_cast<unsigned>(__builtin_popcount(met.votes)), met.votes == met.come, met.votes != 0});
     warp.meeting().come = 0;
     warp.wait_for_votes();

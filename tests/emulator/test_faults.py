@@ -161,6 +161,28 @@ CASES = {
         right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;",
         warp=1,
     ),
+    "reduction_with_sync": Case(
+        "barrier",
+        wrong="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.sync 1, 64;\n@!%p1 bar.red.popc.u32 %r1, 1, 64, %p1; // here",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.sync 1, 64;\n@!%p1 bar.sync 1, 64;\n"
+        "bar.red.popc.u32 %r1, 1, 64, %p1;",
+        warp=1,
+    ),
+    "reduction_with_arrive": Case(
+        "barrier",
+        wrong="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.red.or.pred %p2, 1, 64, %p1; // here",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.arrive 1, 64;\n@!%p1 bar.sync 1, 64;\n"
+        "bar.red.or.pred %p2, 2, 64, %p1;",
+        warp=1,
+    ),
+    "two_reductions": Case(
+        "barrier",
+        wrong="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.red.and.pred %p2, 1, 64, %p1;\n"
+        "@!%p1 bar.red.popc.u32 %r1, 1, 64, %p1; // here",
+        right="setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.red.and.pred %p2, 1, 64, %p1;\n"
+        "@!%p1 bar.red.and.pred %p2, 1, 64, %p1;",
+        warp=1,
+    ),
     "barrier_number": Case(
         "barrier",
         wrong="bar.sync 16; // here",
