@@ -183,7 +183,7 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
     if (paths_.empty()) return State::kDone;
     if (again_) {
       again_ = false;
-      --executed;
+      if (!has_voted_) --executed;  // a vote is a step, and it may be the last one that others wait for
       --counts_[at_];
       paths_[now_].next = at_;
       const Mbarrier* awaited = awaited_;
