@@ -42,6 +42,10 @@ enum class FaultKind {
   kLimit,       // more instructions than the launch may take
 };
 
+// A read that comes too early is found as such before it can be found as a race.
+inline constexpr const char* kNeverWritten =
+    "read of a byte that nothing has written so far (if another warp or a copy should have, a barrier or wait is missing)";
+
 inline const char* name_of(FaultKind kind) {
   switch (kind) {
     case FaultKind::kUninitializedRegister: return "uninitialized register";

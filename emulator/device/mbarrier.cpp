@@ -155,7 +155,8 @@ std::string Mbarriers::describe(const Mbarrier& barrier) const {
   std::string text = "the mbarrier at 0x" + address.str() + " in phase " + std::to_string(barrier.phase) + " (" +
                      std::to_string(barrier.expected - barrier.pending) +
                      " of " + std::to_string(barrier.expected) + " arrivals";
-  if (barrier.bytes != 0) text += ", " + std::to_string(barrier.bytes) + " bytes to come";
+  if (barrier.bytes < 0) text += ", " + std::to_string(-barrier.bytes) + " bytes more than were expected";
+  if (barrier.bytes > 0) text += ", " + std::to_string(barrier.bytes) + " bytes to come";
   return text + ")";
 }
 

@@ -34,7 +34,7 @@ void SharedMemory::want_written(std::size_t start, std::size_t bytes, int lane) 
   if (is_written(start, bytes)) return;
   for (std::size_t i = start; i < start + bytes; ++i) {
     if (written_[i] != kWritten) {
-      throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written", lane, base_ + i};
+      throw Violation{FaultKind::kUninitializedShared, kNeverWritten, lane, base_ + i};
     }
   }
 }

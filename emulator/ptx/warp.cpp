@@ -425,7 +425,7 @@ void PtxWarp::report_uninitialized(std::uint32_t index, Mask lanes) const {
                           "` uses what came of it";
   const int lane = lowest(missing & blame.lanes);
   if (blame.from_memory) {
-    throw Violation{FaultKind::kUninitializedShared, "read of a byte that nothing has written" + use, lane,
+    throw Violation{FaultKind::kUninitializedShared, std::string(kNeverWritten) + use, lane,
                     blame.address, blame.pc};
   }
   throw Violation{FaultKind::kUninitializedRegister, name_of(blame.index) + " is read and has no value" + use, lane, {},

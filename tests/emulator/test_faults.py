@@ -330,6 +330,19 @@ def test_memory_of_the_last_block_is_not_initialized() -> None:
         run_ptx(kernel(body, declarations=BUFFER), "k", 2, 32, [np.zeros(1, np.uint32)])
 
 
+def test_a_turn_may_begin_with_the_last_vote() -> None:
+    """A warp stops at each barrier, so all begin their next turn with the reduction."""
+    out = np.zeros(1, np.uint32)
+    run_ptx(kernel("setp.lt.u32 %p1, %r0, 40; bar.sync 0; bar.red.popc.u32 %r1, 0, %p1; st.global.b32 [%rd0], %r1;"),
+            "k", 1, 64, [out])  # fmt: skip
+    assert out[0] == 40
+
+
+def test_a_read_that_comes_too_early_may_lack_a_barrier() -> None:
+    with pytest.raises(EmulatorFault, match=r"nothing has written so far .*a barrier or wait is missing"):
+        launch(CASES["shared"].wrong, CASES["shared"], np.zeros(64, np.uint32))
+
+
 def test_read_only_array() -> None:
     out = np.zeros(4, np.uint32)
     out.flags.writeable = False

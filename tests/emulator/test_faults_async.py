@@ -495,6 +495,11 @@ def test_deadlock_tells_what_mbarriers_and_clusters_wait_for() -> None:
     with pytest.raises(EmulatorFault) as caught:
         launch(CASES["too_many_bytes_expected"].wrong, CASES["too_many_bytes_expected"], None)
     assert "in phase 0 (1 of 1 arrivals, 256 bytes to come)" in str(caught.value)
+    too_few = once() + EXPECT.replace("256", "128") + LOAD + "\n" + WAIT
+    with pytest.raises(EmulatorFault) as caught:
+        launch(too_few, CASES["too_many_bytes_expected"], None)
+    assert caught.value.kind == "deadlock"
+    assert "in phase 0 (1 of 1 arrivals, 128 bytes more than were expected)" in str(caught.value)
     with pytest.raises(EmulatorFault) as caught:
         launch(CASES["cluster_barrier_missing"].wrong, CASES["cluster_barrier_missing"], None)
     assert "no warp of the cluster can go on" in str(caught.value)
