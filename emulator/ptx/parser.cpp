@@ -1,5 +1,6 @@
 #include "parser.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,17 @@ unsigned width_of_type(std::string_view type, int line) {
   const auto found = widths.find(type);
   if (found == widths.end()) throw Unsupported(std::string(type), line);
   return found->second;
+}
+
+// What a type says of the bits: those of .b32 and of packed halves may be anything.
+enum class Numbers { kBits, kIntegers, kFloats };
+
+Numbers numbers_of_type(std::string_view type) {
+  if (type == ".f32" || type == ".f64") return Numbers::kFloats;
+  for (const char* integer : {".u16", ".u32", ".u64", ".s16", ".s32", ".s64"}) {
+    if (type == integer) return Numbers::kIntegers;
+  }
+  return Numbers::kBits;
 }
 
 constexpr std::uint64_t kMostVariableBytes = std::uint64_t{1} << 30;  // of all variables of a text
@@ -309,7 +321,9 @@ class Parser {
         formal.bytes = variable.bytes;
       } else if (word("`.param` or `.reg`") == ".reg") {
         formal.in_register = true;
-        const unsigned width = width_of_type(word("a type"), line);
+        const std::string type = word("a type");
+        const unsigned width = width_of_type(type, line);
+        declared_ = numbers_of_type(type);
         formal.index = static_cast<std::uint32_t>(body_->registers.size());
         formal.name = word("a name");
         formal.bytes = width;
@@ -456,6 +470,7 @@ class Parser {
     const unsigned count = type == ".v2" ? 2 : type == ".v4" ? 4 : 1;
     if (count > 1) type = word("a type");
     const unsigned width = width_of_type(type, line);
+    declared_ = numbers_of_type(type);
     if (count * width > 16 || (count > 1 && width == kPredicateWidth)) fail("a vector of 16 bytes at most");
     do {
       const std::string name = word("the name of a register");
@@ -491,6 +506,8 @@ class Parser {
     }
     if (body_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
     body_->registers.push_back({name, width});
+    numbers_.resize(body_->registers.size(), Numbers::kBits);
+    numbers_.back() = declared_;
   }
 
   void instruction(unsigned scope) {
@@ -510,7 +527,28 @@ class Parser {
       if (!peek().is(';')) expect(',');
     }
     expect(';');
+    check_types(made);
     body_->statements.push_back(std::move(made));
+  }
+
+  // Arithmetic and `mov` of numbers take registers and literals of their own kind; those of bits fit everywhere.
+  void check_types(const Statement& made) const {
+    const std::string_view opcode = made.opcode;
+    static const std::unordered_set<std::string_view> checked{"mov", "add", "sub", "mul", "mad",
+                                                              "fma", "min", "max", "neg", "abs"};
+    if (checked.count(opcode.substr(0, opcode.find('.'))) == 0) return;
+    const Numbers wanted = numbers_of_type(opcode.substr(std::min(opcode.rfind('.'), opcode.size())));
+    if (wanted == Numbers::kBits) return;
+    const std::string takes = "; `" + made.opcode + "` takes " + (wanted == Numbers::kFloats ? "floats" : "integers");
+    for (const Term& term : made.operands) {
+      if (term.kind == Term::Kind::kRegister && numbers_[term.index] != Numbers::kBits && numbers_[term.index] != wanted) {
+        throw PtxError("register `" + body_->registers[term.index].name + "` is of another type" + takes, made.line);
+      }
+      const bool is_float = term.kind == Term::Kind::kFloat32 || term.kind == Term::Kind::kFloat64;
+      if (wanted == Numbers::kIntegers ? is_float : term.kind == Term::Kind::kInteger) {
+        throw PtxError(std::string(is_float ? "a float" : "an integer") + " as a literal" + takes, made.line);
+      }
+    }
   }
 
   // (a, b) of a call
@@ -669,6 +707,8 @@ class Parser {
   std::size_t nesting_ = 0;
   Module module_;
   Body* body_ = nullptr;
+  std::vector<Numbers> numbers_;  // of the body's registers
+  Numbers declared_ = Numbers::kBits;
   bool declared_only_ = false;  // after `.extern`
   std::unordered_map<std::string, bool> module_names_;  // variables, and whether they were only declared
   unsigned element_ = 0;  // bytes of the type that the last declaration named

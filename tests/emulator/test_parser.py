@@ -48,7 +48,7 @@ def test_unsupported_before_anything_runs(instruction: str) -> None:
     ("addd.f32 %r1, %r1, %r1", "`addd.f32`: PTX has no such instruction"),
     ("tex.1d.v4.f32.s32 %r1, %r1", "unsupported: `tex.1d.v4.f32.s32`"),
     ("add.s32 %r1, name, 1", "`name` is not known here"),
-    ("add.s64 %rd1, %rd1, 0f3F800000", "an operand of another kind"),
+    ("add.s64 %rd1, %rd1, 0f3F800000", "a float as a literal; `add.s64` takes integers"),
     ("bra NOWHERE", "label `NOWHERE` is not known here"),
     ("ld.param.b64 %rd1, [p7]", "not a parameter of the kernel"),
     ("ld.param.b64 %rd1, [p0+4]", "a read past the end of the parameter"),
@@ -202,3 +202,28 @@ def test_what_may_be_declared_several_times() -> None:
             ".visible", declared + ".visible", 1
         )
     )
+
+
+TYPED = ".reg .f32 %f<4>; .reg .f64 %fd<4>; .reg .u32 %u<4>; .reg .s32 %s<4>; .reg .f16x2 %x<4>;\n"
+
+
+@pytest.mark.parametrize("instruction", [
+    "mov.u32 %r1, 1.5", "mov.u32 %r1, 0f3F800000", "add.u32 %r1, %r2, 0f3F800000", "mov.f32 %f1, 1",
+    "add.f32 %f1, %f2, 1",
+    "fma.rn.f32 %f1, %f2, %f2, 0", "max.f32 %f1, %f2, -1", "mul.f64 %fd1, %fd2, 2", "mov.f32 %f1, %u1",
+    "mov.u32 %u1, %f1", "mov.s32 %r1, %f1", "mul.wide.u32 %rd1, %f1, %r1", "mad.lo.s32 %r1, %r1, %r1, %f1",
+    "neg.f32 %u1, %f1", "add.s32 %f1, %r1, %r2", "mov.u32 %f1, %tid.x",
+])  # fmt: skip
+def test_operands_of_another_type(instruction: str) -> None:
+    text = kernel(f"{TYPED}\n{instruction}; // here\nret;")
+    with pytest.raises(PtxError, match=f"takes (floats|integers) at line {line_of(text, '// here')}$"):
+        launch(text)
+
+
+@pytest.mark.parametrize("instruction", [
+    "mov.b32 %r1, 0f3F800000", "mov.f32 %f1, %r1", "mov.b32 %u1, %f1", "mov.u32 %s1, %u1", "add.s32 %u1, %s1, %u1",
+    "add.f32 %f1, %f2, 1.0", "add.f64 %fd1, %fd2, 1.0", "and.b32 %f1, %f1, %r1", "mov.b32 %f1, %tid.x",
+    "mov.u32 %r1, %x1", "mov.f64 %rd1, %fd1", "mov.u32 %r1, -5",
+])  # fmt: skip
+def test_operands_that_fit(instruction: str) -> None:
+    launch(kernel(f"{TYPED}\n{instruction};\nret;"))
