@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.bindings import test_driver_runtime
 from tests.bindings.test_driver_runtime import replay
 
+pytestmark = test_driver_runtime.pytestmark
 SCRATCH = """
 def uses(x, codes, scales, scratch):
     note(position, (pointer(x), pointer(codes), pointer(scratch), 0, 0x3F800000, 64))
