@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -34,9 +35,15 @@ class _Hardware:
         return 50 << 20
 
 
-def _benchmark(function: Any, *, kernel_arguments: Any = None, workspace_generator: Any = None, **_: Any) -> float:
-    """In the place of CuTe-DSL's own: one call, since some scripts make no other, and a time that means nothing."""
-    arguments = kernel_arguments if workspace_generator is None else workspace_generator()
+def _benchmark(
+    session: JitSession, function: Any, *, kernel_arguments: Any = None, workspace_generator: Any = None, **_: Any
+) -> float:
+    """In the place of CuTe-DSL's own: one call, since some scripts make no other, and a time that means nothing.
+
+    What a generator makes and drops stays memory: hopper grouped_gemm keeps the pointers to its tensors alone, and a
+    GPU's caching allocator does not unmap what is dropped."""
+    with session.holding():
+        arguments = kernel_arguments if workspace_generator is None else workspace_generator()
     if arguments is None:
         function()
     else:
@@ -74,5 +81,5 @@ def cpu_as_gpu(session: JitSession) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.profiler, "profile", _Profile))
         stack.enter_context(mock.patch.object(cutlass.utils, "HardwareInfo", _Hardware))
         for testing in (cutlass.cute.testing, cutlass.testing):
-            stack.enter_context(mock.patch.object(testing, "benchmark", _benchmark))
+            stack.enter_context(mock.patch.object(testing, "benchmark", partial(_benchmark, session)))
         yield
