@@ -1,11 +1,13 @@
 #include "global_order.hpp"
 
 #include <algorithm>
+#include <thread>
 
 namespace msa_ops::emulator {
 namespace {
 
 constexpr unsigned kMostReads = 2, kMostWrites = 8;  // that a cell remembers
+constexpr unsigned kMostLooks = 10000;               // two clusters may wait for each other
 
 }  // namespace
 
@@ -69,6 +71,7 @@ void GlobalWatch::start(const GlobalOrder::Cluster& cluster) {
   known_.fill({});
   memos_.fill({});
   late_.clear();
+  is_storing_ = false;
   map_fences_.clear();
 }
 
@@ -286,8 +289,48 @@ void GlobalWatch::use_word(Cell& cell, std::uint64_t address, std::size_t bytes,
   }
 }
 
-void GlobalWatch::use_watched(std::uint64_t address, std::size_t bytes, bool write, const Manner& manner, int lane) {
+// ---- stores of clusters on other threads of the host: whether one changes bytes is seen when the others are done
+
+bool GlobalWatch::others_store(std::uint64_t address, std::size_t bytes) const {
+  const auto by_another = [&](Id all) {
+    for (Id id = all; id != 0; id = order_->records_[id].next) {
+      const Record& one = order_->records_[id];
+      if (one.cluster != own_ && order_->clusters_[one.cluster].is_storing) return true;
+    }
+    return false;
+  };
+  for (std::uint64_t word = address / 4; word <= (address + bytes - 1) / 4; ++word) {
+    const GlobalOrder::Page* page = order_->page(word * 4 / GlobalOrder::kPage, false);
+    if (page == nullptr) continue;
+    const Cell& cell = page->cells[word % page->cells.size()];
+    if (cell.write != GlobalOrder::kBytewise) {
+      if (by_another(cell.write)) return true;
+      continue;
+    }
+    for (const Cell& part : order_->bytewise_.at(word)) {
+      if (by_another(part.write)) return true;
+    }
+  }
+  return false;
+}
+
+void GlobalWatch::begin_stores(std::unique_lock<std::mutex>& held, std::uint64_t address, std::size_t bytes) {
+  for (unsigned looks = 0; looks < kMostLooks && others_store(address, bytes); ++looks) {
+    held.unlock();
+    std::this_thread::yield();
+    held.lock();
+  }
+  order_->clusters_[own_].is_storing = is_storing_ = true;
+}
+
+void GlobalWatch::end_stores() {
   const auto held = lock();
+  order_->clusters_[own_].is_storing = is_storing_ = false;
+}
+
+void GlobalWatch::use_watched(std::uint64_t address, std::size_t bytes, bool write, const Manner& manner, int lane) {
+  auto held = lock();
+  if (order_->is_shared_ && write && !manner.strong && manner.work == 0) begin_stores(held, address, bytes);
   if (order_->records_.size() > order_->crowded_) order_->compact();
   if (version_ != order_->version_) memos_.fill({});
   version_ = order_->version_;

@@ -39,6 +39,7 @@ class GlobalOrder {
     unsigned device = 0;
     std::array<unsigned, 3> first_block{}, shape{1, 1, 1};
     unsigned warps_a_block = 1;
+    bool is_storing = false;  // it has said which bytes its present instruction stores, and may not have stored them
   };
   std::uint32_t add(const Cluster& cluster);  // its number
 
@@ -112,7 +113,9 @@ class GlobalWatch {
   void use_map(std::uint64_t address, std::size_t bytes, int lane);  // a copy by the present warp
   void release_maps();
   void acquire_map(std::uint64_t address);
+  // After each instruction.
   void settle() {
+    if (is_storing_) end_stores();
     if (!late_.empty()) settle_all();
   }
 
@@ -151,6 +154,9 @@ class GlobalWatch {
   template <bool writes>
   void use_word(Cell& cell, std::uint64_t address, std::size_t bytes, Id access, int lane);
   void settle_all();
+  void begin_stores(std::unique_lock<std::mutex>& held, std::uint64_t address, std::size_t bytes);
+  void end_stores();
+  bool others_store(std::uint64_t address, std::size_t bytes) const;
   Id id_of(const Manner& manner);
   Id push(const Record& record);
   Id add(Id before, Id one, bool are_reads);
@@ -176,6 +182,7 @@ class GlobalWatch {
   std::array<Known, 16> known_{};
   std::array<Memo, 2> memos_{};
   std::vector<Late> late_;
+  bool is_storing_ = false;
   std::unordered_map<std::uint64_t, std::vector<MapFence>> map_fences_;
 };
 

@@ -256,6 +256,12 @@ def test_twins_pass_on_several_threads(name: str) -> None:
         launch(CASES[name].right.replace("// here", ""), None, threads=2)
 
 
+def test_equal_stores_of_two_threads_never_alarm() -> None:
+    """One cluster says what it stores, another one compares before it has been stored: in one of a hundred launches."""
+    for _ in range(500):
+        launch(CASES["two_writers"].right, None, threads=2)
+
+
 def test_the_message_names_the_other_access() -> None:
     case = CASES["flag_without_fence"]
     line = line_of(kernel(START + case.wrong, 3, SHARED), "st.global.b32 [%rd3], %r0")
