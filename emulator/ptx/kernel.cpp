@@ -12,6 +12,7 @@
 #include "error.hpp"
 #include "features.hpp"
 #include "ignored_waits.hpp"
+#include "memory_order.hpp"
 #include "opcodes.hpp"
 #include "parser.hpp"
 #include "selector.hpp"
@@ -25,30 +26,6 @@ namespace {
 
 constexpr std::size_t kMostLocalBytes = 512 * 1024;  // of a thread, as on every chip
 constexpr std::size_t kMostFunctions = 1000;
-
-// What the modifiers of an instruction say about memory order.
-Order order_of(const std::string& opcode) {
-  const auto has = [&](const char* word) {
-    return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos;
-  };
-  if (has("acq_rel") || has("sc")) return Order::kAcquireRelease;
-  if (has("acquire")) return Order::kAcquire;
-  if (has("release")) return Order::kRelease;
-  if (has("relaxed") || has("volatile") || has("mmio")) return Order::kRelaxed;
-  return Order::kDefault;
-}
-
-// Atomics that name none have that of the device; volatile accesses are as relaxed ones of the system.
-Reach scope_of(const std::string& opcode) {
-  const auto has = [&](const char* word) {
-    return (opcode + ".").find(std::string(".") + word + ".") != std::string::npos;
-  };
-  if (has("sys") || has("volatile") || has("mmio")) return Reach::kSystem;
-  if (has("gpu") || has("gl")) return Reach::kDevice;
-  if (has("cluster")) return Reach::kCluster;
-  if (has("cta")) return Reach::kBlock;
-  return Reach::kDevice;
-}
 
 void with_clock(PtxWarp& warp, const Instruction& instruction, Mask lanes) {
   warp.refresh_clock();

@@ -10,29 +10,17 @@
 #include "lanes.hpp"
 #include "numbers.hpp"
 #include "opcodes.hpp"
+#include "reduction.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
 
 // ---- how one register of each device become one
 
-template <typename T>
-T add(T a, T b) { return static_cast<T>(a + b); }
-template <typename T>
-T least(T a, T b) { return std::min(a, b); }
-template <typename T>
-T greatest(T a, T b) { return std::max(a, b); }
-template <typename T>
-T bit_and(T a, T b) { return a & b; }
-template <typename T>
-T bit_or(T a, T b) { return a | b; }
-template <typename T>
-T bit_xor(T a, T b) { return a ^ b; }
 double add_double(double a, double b) {
   const double sum = a + b;
   return std::isnan(sum) ? bit_cast<double>(kNan64) : sum;
 }
-float add_float(float a, float b) { return canonical(a + b); }
 
 // Values of one element on all devices, in the order in which they are added.
 template <typename T>
@@ -223,11 +211,11 @@ class Table {
 
   template <typename U, typename S>
   void integers(const std::string& bits) {
-    both<U, add<U>>(".add.u" + bits);
-    if (bits == "32") both<U, add<U>>(".add.s32");
-    both<U, least<U>>(".min.u" + bits), both<U, greatest<U>>(".max.u" + bits);
-    both<S, least<S>>(".min.s" + bits), both<S, greatest<S>>(".max.s" + bits);
-    both<U, bit_and<U>>(".and.b" + bits), both<U, bit_or<U>>(".or.b" + bits), both<U, bit_xor<U>>(".xor.b" + bits);
+    both<U, reductions::add<U>>(".add.u" + bits);
+    if (bits == "32") both<U, reductions::add<U>>(".add.s32");
+    both<U, reductions::least<U>>(".min.u" + bits), both<U, reductions::greatest<U>>(".max.u" + bits);
+    both<S, reductions::least<S>>(".min.s" + bits), both<S, reductions::greatest<S>>(".max.s" + bits);
+    both<U, reductions::both<U>>(".and.b" + bits), both<U, reductions::either<U>>(".or.b" + bits), both<U, reductions::differ<U>>(".xor.b" + bits);
     for (const char* sign : {"b", "u", "s"}) stored(sign + bits, sizeof(U));
   }
 
@@ -267,7 +255,7 @@ void add_multimem_forms(Forms& forms) {
   table.integers<std::uint32_t, std::int32_t>("32");
   table.integers<std::uint64_t, std::int64_t>("64");
   for (const unsigned count : {1U, 2U, 4U}) {
-    table.both<float, add_float>(".add.f32", count);
+    table.both<float, reductions::add_float>(".add.f32", count);
     table.stored("f32", sizeof(float), count);
   }
   table.both<double, add_double>(".add.f64");
