@@ -39,7 +39,8 @@ Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& c
       device_(device),
       random_(options.seed.has_value()),
       sum_order_(options.sum_order),
-      generator_(options.seed.value_or(0)) {
+      generator_(options.seed.value_or(0)),
+      failures_(static_cast<std::minstd_rand::result_type>(options.seed.value_or(0) + 1)) {
   for (unsigned rank = 0; rank < shape.cluster_blocks(); ++rank) {
     blocks_.push_back(std::make_unique<ThreadBlock>(program, shape, global, *this, rank));
   }

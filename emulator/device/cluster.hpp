@@ -57,6 +57,8 @@ class Cluster {
   std::optional<std::uint64_t> sum_order() const { return sum_order_; }
   std::uint64_t executed() const { return executed_; }  // warp instructions, as a clock
   const std::array<unsigned, 3>& first_block() const { return first_; }
+  // With a seed: whether something that may fail, as a wait at an mbarrier, does so now; one in four.
+  bool draws_failure() { return random_ && failures_() % 4 == 0; }
   // Something happened that another warp may wait for.
   void note_event() { ++events_; }
 
@@ -89,6 +91,7 @@ class Cluster {
   bool random_ = false;
   std::optional<std::uint64_t> sum_order_;
   std::mt19937_64 generator_;
+  std::minstd_rand failures_;  // apart from the turns
 };
 
 }  // namespace msa_ops::emulator

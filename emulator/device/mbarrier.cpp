@@ -141,6 +141,7 @@ void Mbarriers::complete_if_full(Mbarrier& barrier, int lane) {
          lane, barrier.address);
   }
   ++barrier.phase;
+  barrier.completed_by = lane >= 0 ? std::optional(ordering_.current()) : std::nullopt;
   barrier.pending = barrier.expected;
   barrier.complete.join(barrier.arrived);
   barrier.arrived.clear();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Mbarrier {
   std::uint32_t in_flight = 0; // asynchronous work that the present phase waits for
   Actor actor = 0;             // work that ends here: its clock is the phase, from 1
   Knowledge arrived, complete;
+  std::optional<unsigned> completed_by;  // the warp whose arrival completed the last phase
   Actor initialized_by = 0;    // a warp, its clock
   Clock initialized_at = 0;
 };
@@ -48,6 +50,11 @@ class Mbarriers {
   static bool complete(const Mbarrier& barrier, std::uint64_t token) { return barrier.phase != token >> 32; }
   static bool complete_parity(const Mbarrier& barrier, std::uint32_t parity) {
     return (barrier.phase & 1) != (parity & 1);
+  }
+  // Whether the present warp knows that `phase` phases are complete: it has completed the last one, or has seen that.
+  static bool known_complete(const Mbarrier& barrier, std::uint64_t phase, const Ordering& ordering) {
+    return ordering.has_heard(ordering.current(), barrier.actor, static_cast<Clock>(phase)) ||
+           (phase == barrier.phase && barrier.completed_by == ordering.current());
   }
   std::string describe(const Mbarrier& barrier) const;
   SharedMemory& shared() { return shared_; }

@@ -1,5 +1,6 @@
 // mbarrier objects: arrivals, transaction counts and waiting.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,23 +82,32 @@ void complete(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 // done, [address], state-or-parity{, time}
-// Either may find the phase incomplete; so one whose result decides nothing does not wait, and orders nothing.
+// Either may find the phase incomplete; so one whose result decides nothing does not wait, and orders nothing. With a
+// seed one fails now and then also where the phase is complete, unless its warp knows that already.
 template <bool parity, bool blocks>
 void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  Mask done = 0;
-  const Mbarrier* missing = nullptr;
+  Mask done = 0, may_fail = 0;
+  std::array<const Mbarrier*, kLanes> found{};
   for_barriers(warp, i, i.operands[1], lanes, [&](Mbarriers&, Mbarrier& barrier, unsigned lane) {
     // Of a parity the lowest bit counts: ptxas shifts the others out, and Triton gives minus one for 1.
     const std::uint64_t value = warp.value(i.operands[2], lane) & (parity ? 1 : ~std::uint64_t{0});
-    if (parity ? Mbarriers::complete_parity(barrier, static_cast<std::uint32_t>(value))
-               : Mbarriers::complete(barrier, value)) {
-      done |= Mask{1} << lane;
-      if (!i.ignored) warp.ordering().take_up(barrier.complete, i.order != Order::kRelaxed);  // a relaxed wait at the next fence
-    } else {
-      missing = &barrier;
-    }
+    found[lane] = &barrier;
+    const bool complete = parity ? Mbarriers::complete_parity(barrier, static_cast<std::uint32_t>(value))
+                                 : Mbarriers::complete(barrier, value);
+    if (complete) done |= Mask{1} << lane;
+    const std::uint64_t phase = parity ? barrier.phase : (value >> 32) + 1;
+    if (!complete || !Mbarriers::known_complete(barrier, phase, warp.ordering())) may_fail |= Mask{1} << lane;
   });
-  if (done == 0 && blocks && !i.ignored && !warp.block().timed_out(warp.index())) return warp.wait_for(*missing);
+  const bool fails = !i.ignored && may_fail != 0 && warp.wait_fails();
+  if (fails) done &= ~may_fail;
+  if (done == 0 && blocks && !i.ignored) {
+    const bool timed_out = warp.block().timed_out(warp.index());
+    if (!fails && !timed_out) return warp.wait_for(*found[static_cast<unsigned>(__builtin_ctz(lanes))]);
+  }
+  if (!i.ignored) {
+    // A relaxed wait is taken up at the next fence.
+    for_lanes(done, [&](unsigned lane) { warp.ordering().take_up(found[lane]->complete, i.order != Order::kRelaxed); });
+  }
   warp.set_predicate(i.operands[0], done, lanes);
   if (done != lanes) warp.give_way();
 }

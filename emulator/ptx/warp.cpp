@@ -54,6 +54,7 @@ void PtxWarp::start() {
   turns_ = 0;
   waiting_ = again_ = polls_ = gives_way_ = false;
   awaited_ = nullptr;
+  failed_waits_ = 0;
   awaited_registers_ = 0;
   meeting_ = {};
   copies_.reset();

@@ -142,6 +142,12 @@ class PtxWarp : public WarpProgram {
     awaited_ = &barrier;
     ++waits_;
   }
+  // Whether the present wait at an mbarrier fails by chance: some do with a seed, of a warp never many in a row.
+  bool wait_fails() {
+    if (failed_waits_ < kMostFailedWaits && block_.cluster().draws_failure()) return ++failed_waits_, true;
+    failed_waits_ = 0;
+    return false;
+  }
   void wait_for_cluster() { again_ = true; }
   void wait_for_registers(unsigned count) {
     again_ = true;
@@ -251,6 +257,8 @@ class PtxWarp : public WarpProgram {
   bool polls_ = false;
   bool gives_way_ = false;
   bool has_voted_ = false;
+  static constexpr unsigned kMostFailedWaits = 2;
+  unsigned failed_waits_ = 0;            // by chance, since the last that was not
   const Mbarrier* awaited_ = nullptr;
   unsigned awaited_registers_ = 0;
   Meeting meeting_;
