@@ -8,12 +8,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "constant_operands.hpp"
 #include "control_flow.hpp"
 #include "error.hpp"
 #include "features.hpp"
 #include "ignored_waits.hpp"
 #include "memory_order.hpp"
 #include "opcodes.hpp"
+#include "operand_types.hpp"
 #include "parser.hpp"
 #include "selector.hpp"
 #include "special.hpp"
@@ -209,6 +211,8 @@ class Preparation {
       kernel_.instructions_.push_back(made_);
       return;
     }
+    check_operand_types(statement, part().body->registers);
+    check_constant_operands(statement);
     std::istringstream specs(form->operands);
     std::size_t used = 0;
     for (std::string spec; specs >> spec;) {
@@ -448,15 +452,18 @@ class Preparation {
   void add_vector(const Term& term, bool destination) {
     const unsigned count = made_.form->count;
     const unsigned width = made_.form->element;
+    const std::string_view opcode = opcode_;
+    const bool is_access = opcode.compare(0, 3, "ld.") == 0 || opcode.compare(0, 4, "ldu.") == 0 || opcode.compare(0, 3, "st.") == 0;
+    const bool wider = is_access && opcode.compare(0, 9, "st.async.") != 0;  // not atomics and reductions
     if (count == 1) {
-      if (term.kind != Term::Kind::kVector) return push(term, width, true, destination);
+      if (term.kind != Term::Kind::kVector) return push(term, width, wider, destination);
       if (term.terms.size() != 1) fail("a vector");
-      return push(term.terms[0], width, true, destination);  // {r}
+      return push(term.terms[0], width, wider, destination);  // {r}
     }
     if (term.kind != Term::Kind::kVector || term.terms.size() != count) {
       fail("not a vector of " + std::to_string(count) + " registers");
     }
-    for (const Term& element : term.terms) push(element, width, true, destination);
+    for (const Term& element : term.terms) push(element, width, wider, destination);
   }
 
   void add_address(const Term& term) {
@@ -551,9 +558,17 @@ class Preparation {
           push_constant(term.value, width);
         }
         return;
-      case Term::Kind::kFloat32:
-        if (destination || width != 4) break;
-        return push_constant(term.value, width);
+      case Term::Kind::kFloat32: {
+        if (destination || (width != 4 && width != 8)) break;
+        if (width == 4) return push_constant(term.value, width);
+        float value = 0;
+        const auto word = static_cast<std::uint32_t>(term.value);
+        std::memcpy(&value, &word, sizeof(value));
+        const double wide = value;
+        std::uint64_t bits = 0;
+        std::memcpy(&bits, &wide, sizeof(bits));
+        return push_constant(bits, width);
+      }
       case Term::Kind::kFloat64: {
         if (destination || (width != 4 && width != 8)) break;
         if (width == 8) return push_constant(term.value, width);

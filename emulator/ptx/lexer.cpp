@@ -49,13 +49,13 @@ std::vector<Token> tokenize(std::string_view source) {
         ++length;
       }
       add(Token::Kind::kNumber, length);
-    } else if (starts_word(c)) {
+    } else if (starts_word(c) && (c != '%' || in_word(peek(1)))) {
       std::size_t length = 1;
       while (in_word(peek(length)) || (peek(length) == ':' && peek(length + 1) == ':')) {
         length += peek(length) == ':' ? 2 : 1;
       }
       add(Token::Kind::kWord, length);
-    } else if (std::strchr("{}[]()<>,;:@!|+-=", c) != nullptr) {
+    } else if (std::strchr("{}[]()<>,;:@!|+-=*/%&^~?", c) != nullptr) {
       add(Token::Kind::kMark, 1);
     } else {
       char shown[8];

@@ -8,9 +8,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "constant_expression.hpp"
 #include "error.hpp"
 #include "instruction.hpp"
 #include "lexer.hpp"
+#include "operand_types.hpp"
 #include "selector.hpp"
 #include "versions.hpp"
 
@@ -25,17 +27,6 @@ unsigned width_of_type(std::string_view type, int line) {
   const auto found = widths.find(type);
   if (found == widths.end()) throw Unsupported(std::string(type), line);
   return found->second;
-}
-
-// What a type says of the bits: those of .b32 and of packed halves may be anything.
-enum class Numbers { kBits, kIntegers, kFloats };
-
-Numbers numbers_of_type(std::string_view type) {
-  if (type == ".f32" || type == ".f64") return Numbers::kFloats;
-  for (const char* integer : {".u16", ".u32", ".u64", ".s16", ".s32", ".s64"}) {
-    if (type == integer) return Numbers::kIntegers;
-  }
-  return Numbers::kBits;
 }
 
 constexpr std::uint64_t kMostVariableBytes = std::uint64_t{1} << 30;  // of all variables of a text
@@ -82,24 +73,31 @@ class Parser {
   void skip_line() {
     for (const int line = peek().line; peek().line == line && peek().kind != Token::Kind::kEnd;) ++at_;
   }
+  Constant constant() { return ConstantExpression(tokens_, at_).whole(); }
+  bool constant_begins() { return ConstantExpression(tokens_, at_).begins(); }
   std::uint64_t integer() {
     if (peek().kind != Token::Kind::kNumber) fail("an integer");
-    const Token& token = next();
-    std::string text(token.text);
-    if (text.back() == 'U') text.pop_back();
-    char* end = nullptr;
-    errno = 0;
-    const bool binary = text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B');
-    const std::uint64_t value = std::strtoull(text.c_str() + (binary ? 2 : 0), &end, binary ? 2 : 0);
-    if (*end != '\0') throw PtxError("`" + std::string(token.text) + "` is not an integer", token.line);
-    if (errno == ERANGE) throw PtxError("`" + std::string(token.text) + "` has more than 64 bits", token.line);
-    return value;
+    return integer_of(ConstantExpression(tokens_, at_).product());
+  }
+  std::uint64_t integer_of(const Constant& value) const {
+    if (!value.is_integer()) fail("an integer");
+    return value.bits;
+  }
+  // + 4 - 8 * 2, as often as there are more
+  std::uint64_t distance() {
+    std::uint64_t sum = 0;
+    while (peek().is('+') || peek().is('-')) {
+      const bool negative = next().is('-');
+      const std::uint64_t value = integer_of(ConstantExpression(tokens_, at_).product());
+      sum += negative ? ~value + 1 : value;
+    }
+    return sum;
   }
 
   // Elements of `width` bytes in all, of a variable or a parameter.
   std::uint64_t bytes_of(unsigned width) {
     const int line = peek().line;
-    const std::uint64_t count = integer();
+    const std::uint64_t count = integer_of(constant());
     if (count > kMostVariableBytes / width || (variable_bytes_ += count * width) > kMostVariableBytes) {
       throw PtxError("more than " + std::to_string(kMostVariableBytes) + " bytes of variables", line);
     }
@@ -207,9 +205,8 @@ class Parser {
     const bool list = accept('{');
     do {
       if (list && peek().is('}')) break;
-      const bool negative = accept('-');
-      if (peek().kind != Token::Kind::kNumber) throw Unsupported("an initial value that is no number", peek().line);
-      const Term value = number(negative);
+      if (!constant_begins()) throw Unsupported("an initial value that is no number", peek().line);
+      const Term value = number();
       std::uint64_t bits = value.value;
       if (value.kind == Term::Kind::kFloat64 && width == 4) {
         double wide = 0;
@@ -323,7 +320,7 @@ class Parser {
         formal.in_register = true;
         const std::string type = word("a type");
         const unsigned width = width_of_type(type, line);
-        declared_ = numbers_of_type(type);
+        declared_ = register_type(type);
         formal.index = static_cast<std::uint32_t>(body_->registers.size());
         formal.name = word("a name");
         formal.bytes = width;
@@ -470,7 +467,7 @@ class Parser {
     const unsigned count = type == ".v2" ? 2 : type == ".v4" ? 4 : 1;
     if (count > 1) type = word("a type");
     const unsigned width = width_of_type(type, line);
-    declared_ = numbers_of_type(type);
+    declared_ = register_type(type);
     if (count * width > 16 || (count > 1 && width == kPredicateWidth)) fail("a vector of 16 bytes at most");
     do {
       const std::string name = word("the name of a register");
@@ -505,9 +502,7 @@ class Parser {
       throw PtxError("register `" + name + "` twice", line);
     }
     if (body_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
-    body_->registers.push_back({name, width});
-    numbers_.resize(body_->registers.size(), Numbers::kBits);
-    numbers_.back() = declared_;
+    body_->registers.push_back({name, width, declared_});
   }
 
   void instruction(unsigned scope) {
@@ -523,32 +518,11 @@ class Parser {
     made.line = peek().line;
     made.opcode = word("an instruction");
     while (!peek().is(';')) {
-      made.operands.push_back(peek().is('(') ? list() : term());
+      made.operands.push_back(peek().is('(') && made.opcode.compare(0, 4, "call") == 0 ? list() : term());
       if (!peek().is(';')) expect(',');
     }
     expect(';');
-    check_types(made);
     body_->statements.push_back(std::move(made));
-  }
-
-  // Arithmetic and `mov` of numbers take registers and literals of their own kind; those of bits fit everywhere.
-  void check_types(const Statement& made) const {
-    const std::string_view opcode = made.opcode;
-    static const std::unordered_set<std::string_view> checked{"mov", "add", "sub", "mul", "mad",
-                                                              "fma", "min", "max", "neg", "abs"};
-    if (checked.count(opcode.substr(0, opcode.find('.'))) == 0) return;
-    const Numbers wanted = numbers_of_type(opcode.substr(std::min(opcode.rfind('.'), opcode.size())));
-    if (wanted == Numbers::kBits) return;
-    const std::string takes = "; `" + made.opcode + "` takes " + (wanted == Numbers::kFloats ? "floats" : "integers");
-    for (const Term& term : made.operands) {
-      if (term.kind == Term::Kind::kRegister && numbers_[term.index] != Numbers::kBits && numbers_[term.index] != wanted) {
-        throw PtxError("register `" + body_->registers[term.index].name + "` is of another type" + takes, made.line);
-      }
-      const bool is_float = term.kind == Term::Kind::kFloat32 || term.kind == Term::Kind::kFloat64;
-      if (wanted == Numbers::kIntegers ? is_float : term.kind == Term::Kind::kInteger) {
-        throw PtxError(std::string(is_float ? "a float" : "an integer") + " as a literal" + takes, made.line);
-      }
-    }
   }
 
   // (a, b) of a call
@@ -597,33 +571,22 @@ class Parser {
         expect(']');
         return address;
       }
-      for (bool more = address.terms.empty(); more || peek().is('+') || peek().is('-'); more = false) {
-        accept('+');
-        const bool negative = accept('-');
-        address.value += negative ? ~integer() + 1 : integer();
-      }
+      if (address.terms.empty()) address.value = integer_of(constant());
+      address.value += distance();
       expect(']');
       return address;
     }
+    if (constant_begins()) return number();
     if (accept('!')) {
       Term made = simple_term();
       made.negated = !made.negated;
       return made;
     }
     const bool negative = accept('-');
-    if (peek().kind == Token::Kind::kNumber) return number(negative);
     Term made = name();
     if (negative && made.kind != Term::Kind::kRegister) fail("a number");
     if (negative) made.selector |= Selector::negative_bit();
-    if (made.kind == Term::Kind::kName && made.name == "WARP_SZ") {
-      made.kind = Term::Kind::kInteger;
-      made.value = kLanes;
-    }
-    const bool distance = (peek().is('+') || peek().is('-')) && peek(1).kind == Token::Kind::kNumber;
-    if (made.kind == Term::Kind::kName && distance) {  // variable + 4
-      const bool back = next().is('-');
-      made.value = back ? ~integer() + 1 : integer();
-    }
+    if (made.kind == Term::Kind::kName) made.value = distance();  // variable + 4
     return made;
   }
 
@@ -675,29 +638,13 @@ class Parser {
     return false;
   }
 
-  Term number(bool negative) {
-    const std::string text(peek().text);
+  Term number() {
+    const Constant value = constant();
     Term made;
-    if (text.size() > 2 && text[0] == '0' && std::strchr("fFdD", text[1]) != nullptr) {
-      const bool single = text[1] == 'f' || text[1] == 'F';
-      char* end = nullptr;
-      made.value = std::strtoull(text.c_str() + 2, &end, 16);
-      if (*end != '\0' || text.size() != (single ? 10U : 18U)) fail("a number of 8 or 16 hexadecimal digits");
-      if (negative) made.value ^= std::uint64_t{1} << (single ? 31 : 63);
-      made.kind = single ? Term::Kind::kFloat32 : Term::Kind::kFloat64;
-      next();
-    } else if (text.find('.') != std::string::npos ||
-               (text.find_first_of("eE") != std::string::npos && text.compare(0, 2, "0x") != 0)) {
-      char* end = nullptr;
-      const double value = negative ? -std::strtod(text.c_str(), &end) : std::strtod(text.c_str(), &end);
-      if (*end != '\0') fail("a number");
-      std::memcpy(&made.value, &value, sizeof(value));
-      made.kind = Term::Kind::kFloat64;
-      next();
-    } else {
-      made.kind = Term::Kind::kInteger;
-      made.value = negative ? ~integer() + 1 : integer();
-    }
+    made.value = value.bits;
+    made.kind = value.is_integer()                        ? Term::Kind::kInteger
+                : value.kind == Constant::Kind::kSingle ? Term::Kind::kFloat32
+                                                        : Term::Kind::kFloat64;
     return made;
   }
 
@@ -707,8 +654,7 @@ class Parser {
   std::size_t nesting_ = 0;
   Module module_;
   Body* body_ = nullptr;
-  std::vector<Numbers> numbers_;  // of the body's registers
-  Numbers declared_ = Numbers::kBits;
+  RegisterType declared_ = RegisterType::kBits;  // of the registers that are being declared
   bool declared_only_ = false;  // after `.extern`
   std::unordered_map<std::string, bool> module_names_;  // variables, and whether they were only declared
   unsigned element_ = 0;  // bytes of the type that the last declaration named

@@ -11,9 +11,13 @@ namespace msa_ops::emulator::ptx {
 
 constexpr unsigned kPredicateWidth = 0;
 
+// What a declaration says of the bits: those of .b32 may be anything.
+enum class RegisterType : std::uint8_t { kBits, kInteger, kFloat, kHalf, kHalves };
+
 struct Register {
   std::string name;
   unsigned width;  // bytes; kPredicateWidth for .pred
+  RegisterType type = RegisterType::kBits;
 };
 
 struct Term {
