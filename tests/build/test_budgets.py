@@ -90,10 +90,26 @@ def test_update_of_some_ops_leaves_the_others() -> None:
     assert list(found) == sorted(found)
 
 
-@pytest.mark.parametrize("text", ["{", '{"k": {"registers": 1}}', '{"k": {"registers": 1, "colour": 2}}'])
+NUMBERS = '"registers": 1, "shared_memory": 2, "instructions"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"k": 3}',
+        '{"k": {"registers": 1}}',
+        '{"k": {"registers": 1, "colour": 2}}',
+        f'{{"k": {{{NUMBERS}: "3"}}}}',
+        f'{{"k": {{{NUMBERS}: 3, "required": "HMMA"}}}}',
+        f'{{"k": {{{NUMBERS}: 3, "at_most": {{"LDS": -1}}}}}}',
+        "\xff",
+    ],
+)
 def test_bad_files(tmp_path: Path, text: str) -> None:
     file = tmp_path / "sm_90a.json"
-    file.write_text(text)
+    file.write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match=r"sm_90a\.json"):
         budgets.read(file)
 

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,35 +21,6 @@ def unit(monkeypatch: pytest.MonkeyPatch) -> Unit:
     monkeypatch.setattr(toolchain, "dsl_version", lambda: "4.8.1")
     monkeypatch.setattr(toolchain, "tool_version", lambda name: "13.5.37")
     return units(["sm_90a"])[0]
-
-
-def test_cache_key_follows_everything_that_matters(unit: Unit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    keys = {driver.cache_key(unit), driver.cache_key(replace(unit, arch="sm_100a"))}
-    keys.add(driver.cache_key(next(u for u in units(["sm_90a"]) if u.name != unit.name)))
-    monkeypatch.setattr(toolchain, "dsl_version", lambda: "4.9.0")
-    keys.add(driver.cache_key(unit))
-    source = tmp_path / "kernel.py"
-    source.write_text("changed")
-    monkeypatch.setattr(driver, "sources", lambda _: [source])
-    keys.add(driver.cache_key(unit))
-    assert len(keys) == 5
-    assert driver.cache_key(unit) == driver.cache_key(unit)
-
-
-def test_sources_hold_the_kernel_its_configurations_and_the_shared_atoms(unit: Unit) -> None:
-    names = {f"{source.parent.name}/{source.name}" for source in driver.sources(unit)}
-    kernel = unit.family.module.rpartition(".")[2]
-    assert {f"{unit.family.op}/{kernel}.py", f"{unit.family.op}/{kernel}_configs.py", "common/scalar.py"} <= names
-
-
-def test_sources_hold_what_is_imported_of_other_ops(unit: Unit) -> None:
-    """A change there must not find an object of before in the cache."""
-    names = {f"{source.parent.name}/{source.name}" for source in driver.sources(unit)}
-    assert not any(name.startswith("sparse_attention/") for name in names)
-    chosen = next(u for u in units(["sm_90a"]) if u.name == "sparse_attention__chosen_nvfp4__sm_90a")
-    names = {f"{source.parent.name}/{source.name}" for source in driver.sources(chosen)}
-    assert "tiled_attention/sm90_chosen.py" in names and "sparse_attention/combine.py" in names
-    assert "sparse_attention/sm90.py" not in names
 
 
 def test_tensor_memory_is_counted_and_bounded(tmp_path: Path) -> None:
@@ -111,13 +83,46 @@ def test_failures_of_all_units_are_reported_together(
 def test_a_compiler_that_prints_an_error_has_failed(
     unit: Unit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("CUTE_DSL_LINEINFO", "1")  # no part of the cache's key
     real = subprocess.run
 
-    def worker(command: list[str], **options: object) -> object:
+    def worker(command: list[str], **options: Any) -> object:
+        assert "PATH" in options["env"] and "CUTE_DSL_LINEINFO" not in options["env"]
         return real([sys.executable, "-c", "print('loc(1): Error: bad operand')"], **options)
 
     monkeypatch.setattr(driver.subprocess, "run", worker)
     assert "the compiler failed" in str(driver._build(unit, tmp_path))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, unit: Unit) -> list[str]:
+    """Builds that write small files, and a list of what was built."""
+    built: list[str] = []
+
+    def build(unit: Unit, work: Path) -> None:
+        built.append(unit.name)
+        for kind in cute_kernels.KINDS:
+            (work / f"{unit.name}.{kind}").write_text("{}" if kind == "json" else kind)
+
+    monkeypatch.setattr(driver, "_build", build)
+    monkeypatch.setattr(cute_kernels, "complete", lambda metadata, target: None)
+    monkeypatch.setattr(cute_kernels, "table", lambda metadata: "")
+    return built
+
+
+def test_a_build_removes_only_files_of_builds(fake: list[str], tmp_path: Path) -> None:
+    first, second = units(["sm_90a"])[:2]
+    foreign = ["papers/thesis.txt", "sm_90a/notes.json", "sm_90a/x__y.o", f"docs/{first.name}.o", "sm_90a/deep/a"]
+    for name in foreign:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    for _ in range(2):
+        driver.compile_all([first], tmp_path, tmp_path / "cache", 1)
+    driver.compile_all([second], tmp_path, tmp_path / "cache", 1)
+    assert fake == [first.name, second.name]
+    assert all((tmp_path / name).read_text() == "mine" for name in foreign)
+    assert not list(tmp_path.glob(f"sm_90a/{first.name}.*"))
+    assert len(list(tmp_path.glob(f"sm_90a/{second.name}.*"))) == len(cute_kernels.KINDS)
 
 
 def test_table_declares_and_lists_every_kernel() -> None:

@@ -33,3 +33,27 @@ def test_an_op_without_a_kernel_for_the_chip(tmp_path: Path, capsys: pytest.Capt
     op, arch = next((op, arch) for op, found in archs.items() for arch in built_archs() if arch not in found)
     assert main(["--op", op, "--arch", arch, "--out", str(tmp_path / "out")]) == 2
     assert f"--op: no kernel of {op} for {arch}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--check-budgets", "--write-budgets"])
+def test_budgets_are_looked_at_before_anything_is_compiled(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--arch", "sm_90a", "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), option]
+    assert main([*arguments, str(tmp_path / "none")]) == 2
+    assert f"{option}: {tmp_path / 'none'} is no folder" in capsys.readouterr().err
+    (tmp_path / "sm_90a.json").write_text("[]")
+    assert main([*arguments, str(tmp_path)]) == 2
+    assert "sm_90a.json: a list; accepted: a table of budgets" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["sm_90a.json"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+def test_a_folder_that_is_a_file(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    folders = {"--out": str(tmp_path / "out"), "--cache": str(tmp_path / "cache"), option: str(file)}
+    arguments = [part for pair in folders.items() for part in pair]
+    assert main(["--arch", "sm_90a", "--op", "select_blocks", *arguments]) == 2
+    assert str(file) in capsys.readouterr().err
+    assert file.read_text() == "mine"

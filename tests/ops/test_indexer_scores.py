@@ -72,6 +72,8 @@ BAD = [
     ({"score_scale": -1.0}, "score_scale"),
     ({"score_scale": math.nan}, "score_scale"),
     ({"score_scale": math.inf}, "score_scale"),
+    ({"score_scale": 1e39}, "score_scale"),
+    ({"score_scale": 1e-50}, "score_scale"),
     ({"rounding": "e5m2"}, "rounding"),
     ({"max_seqlen_q": -1}, "max_seqlen_q"),
     ({"seq_lens": torch.zeros(3, dtype=torch.int32, device="meta")}, "seq_lens"),

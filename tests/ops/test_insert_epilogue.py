@@ -64,6 +64,7 @@ BAD = [
     ("q_dtype", {"q_dtype": torch.float8_e5m2}),
     ("q_dtype", {"q_dtype": torch.float16}),
     ("eps", {"eps": 0.0}),
+    ("eps", {"eps": 1e39}),
     ("k_scale", {"k_scale": torch.ones(2)}),
     ("v_scale", {"v_scale": torch.ones(1, dtype=torch.float64)}),
     ("index_k_scale", {"index_k_scale": torch.ones(1, dtype=torch.bfloat16)}),
@@ -134,6 +135,32 @@ def test_columns_may_not_share_bytes(op: Any, shift: int | str, collides: bool) 
     index = memory.as_strided((pages, 9_216), (stride, 1), at)
     changed = dataclasses.replace(a, kv_cache=kv, index_cache=index)
     if collides:
+        with pytest.raises(ValueError, match=r"^index_cache: shares bytes"):
+            call(op, changed)
+    else:
+        call(op, changed)
+
+
+@OPS
+@pytest.mark.parametrize(
+    ("start", "stride", "collides"),
+    [("on", 9_216, True), ("room", 9_216, True), ("behind", 9_216, False), ("behind", 0, False), ("on", 0, True)],
+)
+@pytest.mark.parametrize("pages", [1, 3])
+def test_columns_of_other_strides_may_not_share_bytes(
+    op: Any, start: str, stride: int, collides: bool, pages: int
+) -> None:
+    """There is room for one page of index keys behind each page of kv_cache, not for more."""
+    a = op.generate(0)
+    main = a.kv_cache.shape[1]
+    pitch = main + 9_216
+    memory = torch.zeros((pages + 1) * pitch + pages * 9_216, dtype=torch.uint8)
+    kv = memory.as_strided((pages, main), (pitch, 1), 0)
+    index = memory.as_strided((pages, 9_216), (stride, 1), {"on": 0, "room": main, "behind": pages * pitch}[start])
+    changed = dataclasses.replace(a, kv_cache=kv, index_cache=index)
+    if stride == 0:  # refused as pages of its own; only what is shared is looked at here
+        assert insert_epilogue._pages_collide(kv, index) is collides
+    elif collides and not (start == "room" and pages == 1):
         with pytest.raises(ValueError, match=r"^index_cache: shares bytes"):
             call(op, changed)
     else:

@@ -25,6 +25,8 @@ W = torch.zeros(128, dtype=torch.bfloat16)
         ("weight", X, W.half(), {}),
         ("weight", X, X, {}),
         ("eps", X, W, {"eps": 0.0}),
+        ("eps", X, W, {"eps": 1e39}),
+        ("eps", X, W, {"eps": 1e-46}),
         ("eps", X, W, {"eps": float("nan")}),
         ("residual", X, W, {"residual": X[:2]}),
         ("residual", X, W, {"residual": X.float()}),

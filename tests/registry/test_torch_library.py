@@ -92,7 +92,7 @@ def test_missing_tensors_are_refused_by_name() -> None:
             call(x, None)
 
 
-@pytest.mark.parametrize("out", ["a", (None,), [3]])
+@pytest.mark.parametrize("out", ["a", (None,), [3], 3])
 def test_out_takes_tensors_alone(out: object) -> None:
     x, weight = arguments()
     with pytest.raises(ValueError, match=r"^out: .*accepted: tensors \(out\)"):

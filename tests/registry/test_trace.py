@@ -45,9 +45,21 @@ def test_dump_is_readable_names_the_process_and_stops_at_its_budget(
     assert "not dumped" in caplog.text
 
 
-@pytest.mark.parametrize(("name", "value"), [("MSA_OPS_LOG", "3"), ("MSA_OPS_LOG", "yes"), ("MSA_OPS_DUMP_MIB", "-1")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MSA_OPS_LOG", "3"), ("MSA_OPS_LOG", "yes"), ("MSA_OPS_DUMP_MIB", "-1"), ("MSA_OPS_DUMP_MIB", "\u00b2")],
+)
 def test_unknown_values_are_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str) -> None:
     monkeypatch.setenv("MSA_OPS_DUMP", str(tmp_path))
     monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=name):
         trace.from_environment()
+
+
+def test_a_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: object) -> None:
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("MSA_OPS_DUMP", str(tmp_path / "file"))
+    found = trace.from_environment()
+    assert found is not None
+    with pytest.raises(ValueError, match=r"^MSA_OPS_DUMP: .*file"):
+        found("rms_norm", "reference", args)

@@ -218,7 +218,7 @@ def _value(text: str) -> Any:
     except (tomllib.TOMLDecodeError, RecursionError):
         if re.fullmatch(r"[\w.+-]+", text):
             return text
-    raise FormatError(f"--set: {text!r:.60} is neither a TOML value nor a word")
+    raise FormatError(f"--set: {text!r:.60} is neither a TOML value, such as 3, true or [100, 200], nor a word")
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from msa_ops import whole_file
 from msa_ops.build import budgets
@@ -27,15 +28,16 @@ def main(argv: list[str] | None = None) -> int:
     budget.add_argument("--check-budgets", type=Path, metavar="FOLDER", help="fail if a kernel is over its budget")
     budget.add_argument("--write-budgets", type=Path, metavar="FOLDER", help="make what the kernels use their budgets")
     args = parser.parse_args(argv)
-    archs = args.arch or built_archs()
+    archs = list(dict.fromkeys(args.arch or built_archs()))
     try:
         _check("--arch", archs, built_archs())
         _check("--op", args.op or (), sorted({family.op for family in families()}))
         wanted = [unit for unit in units(archs) if not args.op or unit.family.op in args.op]
         if not wanted:
             raise ValueError(f"--op: no kernel of {', '.join(args.op)} for {', '.join(archs)}")
+        limits = _budgets(archs, args.check_budgets, args.write_budgets)
         metadata = compile_all(wanted, args.out, args.cache, args.jobs)
-    except (CompileError, ToolchainError, ValueError) as error:
+    except (CompileError, ToolchainError, ValueError, OSError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
         return 2
     for entry in metadata if args.verbose else ():
@@ -43,13 +45,12 @@ def main(argv: list[str] | None = None) -> int:
     for arch in archs:
         of_arch = [entry for entry in metadata if entry["arch"] == arch]
         if args.write_budgets:
-            file = args.write_budgets / f"{arch}.json"
-            found = budgets.updated(of_arch, budgets.read(file) if file.exists() else {}, args.op)
-            whole_file.write(file, json.dumps(found, indent=1) + "\n")
+            found = budgets.updated(of_arch, limits[arch], args.op)
+            whole_file.write(args.write_budgets / f"{arch}.json", json.dumps(found, indent=1) + "\n")
         elif args.check_budgets:
             wanted_budgets = {
                 name: budget
-                for name, budget in budgets.read(args.check_budgets / f"{arch}.json").items()
+                for name, budget in limits[arch].items()
                 if not args.op or name.partition("__")[0] in args.op
             }
             over = budgets.violations(of_arch, wanted_budgets)
@@ -57,6 +58,17 @@ def main(argv: list[str] | None = None) -> int:
                 print("\n".join(["msa_ops.build: error: not as budgeted:", *over]), file=sys.stderr)
                 return 1
     return 0
+
+
+def _budgets(archs: Iterable[str], checked: Path | None, written: Path | None) -> dict[str, dict[str, dict[str, Any]]]:
+    """The budgets of each arch that the options name; before anything is compiled, for that takes long."""
+    folder = checked or written
+    if folder is None:
+        return {}
+    if not folder.is_dir():
+        raise ValueError(f"{'--check-budgets' if checked else '--write-budgets'}: {folder} is no folder")
+    files = {arch: folder / f"{arch}.json" for arch in archs}
+    return {arch: budgets.read(file) if checked or file.exists() else {} for arch, file in files.items()}
 
 
 def _check(option: str, given: Iterable[str], accepted: Sequence[str]) -> None:

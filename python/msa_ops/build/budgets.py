@@ -13,13 +13,32 @@ the build.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 FIELDS = ("registers", "shared_memory", "instructions")
 AMD_FIELDS = ("scalar_registers", "main_loop_vector")
 RULES = ("required", "forbidden", "at_most", "waves_per_simd")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_prefixes(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(prefix, str) for prefix in value)
+
+
+def _are_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys((*FIELDS, *AMD_FIELDS, "waves_per_simd"), _is_count),
+    **dict.fromkeys(("required", "forbidden"), _are_prefixes),
+    "at_most": _are_counts,
+}
 
 
 def measured(metadata: dict[str, Any]) -> dict[str, int]:
@@ -38,11 +57,18 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
         budgets = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
+    if not isinstance(budgets, dict):
+        raise ValueError(f"{file}: a {type(budgets).__name__}; accepted: a table of budgets, one for each kernel")
     for name, budget in budgets.items():
-        unknown = set(budget) - {*FIELDS, *AMD_FIELDS, *RULES}
+        if not isinstance(budget, dict):
+            raise ValueError(f"{file}: {name}: {budget!r}; accepted: a table with {', '.join(FIELDS)}")
+        unknown = set(budget) - set(_KINDS)
         missing = set(FIELDS) - set(budget)
         if unknown or missing:
             raise ValueError(f"{file}: {name}: unknown {sorted(unknown)}, missing {sorted(missing)}")
+        for key, value in budget.items():
+            if not _KINDS[key](value):
+                raise ValueError(f"{file}: {name}: {key}: {value!r} is none")
     return budgets
 
 

@@ -6,17 +6,11 @@ chip has, or if its disassembly is empty.
 
 from __future__ import annotations
 
-import ast
-import functools
-import hashlib
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -24,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from msa_ops import whole_file
-from msa_ops.build import cute_kernels, flydsl_kernels
-from msa_ops.build.unit import Unit
+from msa_ops.build import compile_cache, cute_kernels, flydsl_kernels
+from msa_ops.build.languages import LANGUAGES
+from msa_ops.build.sources import METADATA_VERSION, cache_key, source_hash
+from msa_ops.build.unit import Unit, built_archs
 from msa_ops.emulator.kernel_text import ARCHIVE
 
-METADATA_VERSION = 2
-"""To be raised when files of the cache would differ although sources and tools are the same."""
-
-LANGUAGES: dict[str, Any] = {"cute": cute_kernels, "flydsl": flydsl_kernels}
+STEERING = ("CUTE_DSL_", "CUTLASS_", "FLYDSL_", "LLVM_", "MLIR_", "NVVM_", "PTXAS_")
+"""How names of variables begin that steer the compilers."""
 
 
 class CompileError(RuntimeError):
@@ -51,121 +45,57 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
     failures = [result for result in results if isinstance(result, str)]
     if failures:
         raise CompileError("\n\n".join(failures))
-    wanted = {f"{unit.arch}/{unit.name}" for unit in units}
-    for stale in folder.glob("*/*"):
-        if f"{stale.parent.name}/{stale.stem}" not in wanted:
-            stale.unlink()
+    _drop_stale(folder, units)
     metadata = [result for result in results if not isinstance(result, str)]
     (folder / "kernel_table.cpp").write_text(cute_kernels.table(_of(units, metadata, "cute")))
     (folder / "code_objects.cpp").write_text(flydsl_kernels.table(_of(units, metadata, "flydsl"), folder))
-    write_texts(folder)
+    write_texts(folder, [unit for unit in units if unit.family.language == "cute"])
     whole_file.write(folder / "kernels.json", json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
+
+
+def _drop_stale(folder: Path, units: Sequence[Unit]) -> None:
+    """Removes files of kernels that an earlier build left in the folder; nothing that no build writes."""
+    wanted = {f"{unit.arch}/{unit.name}" for unit in units}
+    kinds = {kind for language in LANGUAGES.values() for kind in language.KINDS}
+    for arch in built_archs():
+        for kind in kinds:
+            for file in folder.glob(f"{arch}/*__*__{arch}.{kind}"):
+                if f"{arch}/{file.stem}" not in wanted:
+                    file.unlink()
 
 
 def _of(units: Sequence[Unit], metadata: Sequence[dict[str, Any]], language: str) -> list[dict[str, Any]]:
     return [entry for unit, entry in zip(units, metadata, strict=True) if unit.family.language == language]
 
 
-def write_texts(folder: Path) -> None:
-    """The PTX of all kernels in one archive, which the wheel holds for the emulator. Equal texts give equal bytes."""
+def write_texts(folder: Path, units: Sequence[Unit]) -> None:
+    """The PTX of the kernels in one archive, which the wheel holds for the emulator. Equal texts give equal bytes."""
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
-        for path in sorted(folder.glob("*/*.ptx"), key=lambda path: path.name):
+        for unit in sorted(units, key=lambda unit: unit.name):
+            path = folder / unit.arch / f"{unit.name}.ptx"
             info = tarfile.TarInfo(path.name)
             info.size = path.stat().st_size
             with path.open("rb") as file:
                 archive.addfile(info, file)
 
 
-def cache_key(unit: Unit) -> str:
-    """Everything that the object depends on: sources, configuration, arch, tools, and how the worker calls them."""
-    digest = hashlib.sha256()
-    for part in (
-        METADATA_VERSION,
-        unit.name,
-        unit.arch,
-        repr(unit.config),
-        *LANGUAGES[unit.family.language].versions(),
-    ):
-        digest.update(f"{part}\0".encode())
-    for source in sources(unit):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-def sources(unit: Unit) -> list[Path]:
-    """The op's folder and what it imports of other ops', the shared atoms, and the modules that compile and inspect."""
-    spec = importlib.util.find_spec(unit.family.module)
-    assert spec is not None and spec.origin is not None
-    op_folder = Path(spec.origin).parent
-    here = Path(__file__).parent
-    own, shared = sorted(op_folder.glob("*.py")), sorted((op_folder.parent / "common").glob("*.py"))
-    return [
-        *own,
-        *_imported_of_others(op_folder.parent, {*own, *shared}),
-        *shared,
-        *(here / name for name in LANGUAGES[unit.family.language].SOURCES),
-    ]
-
-
-def _imported_of_others(root: Path, known: set[Path]) -> list[Path]:
-    """Kernel modules in folders of `root` that the known ones import, and what those import."""
-    found: set[Path] = set()
-    left = list(known)
-    while left:
-        for parts in _imports(left.pop()):
-            path = root.joinpath(*parts).with_suffix(".py")
-            if path not in known | found and path.is_file():
-                found.add(path)
-                left.append(path)
-    return sorted(found)
-
-
-@functools.cache
-def _imports(source: Path) -> tuple[tuple[str, ...], ...]:
-    """Names behind msa_ops.cute or msa_ops.flydsl that a file imports: modules, or things inside of modules."""
-    names = []
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return tuple(tuple(name.split(".")[2:]) for name in names if name.startswith(("msa_ops.cute.", "msa_ops.flydsl.")))
-
-
-def source_hash(unit: Unit) -> str:
-    digest = hashlib.sha256()
-    for source in sources(unit):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def _compile(unit: Unit, folder: Path, cache: Path) -> dict[str, Any] | str:
     """Metadata, or the text of the failure."""
-    entry = cache / cache_key(unit)
-    if not (entry / f"{unit.name}.json").is_file():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as work:
-            problem = _build(unit, Path(work))
-            if problem:
-                return f"{unit.name}: {problem}"
-            if not entry.exists():
-                os.replace(_sealed(Path(work)), entry)
+    language = LANGUAGES[unit.family.language]
     target = folder / unit.arch
     target.mkdir(parents=True, exist_ok=True)
-    for kind in LANGUAGES[unit.family.language].KINDS:
-        shutil.copy2(entry / f"{unit.name}.{kind}", target / f"{unit.name}.{kind}")
-    metadata: dict[str, Any] = json.loads((target / f"{unit.name}.json").read_text())
-    problem = LANGUAGES[unit.family.language].complete(metadata, target)
+    names = [f"{unit.name}.{kind}" for kind in language.KINDS]
+    problem = compile_cache.fill(target, cache, cache_key(unit), names, lambda work: _build(unit, work))
+    if not problem:
+        metadata: dict[str, Any] = json.loads((target / f"{unit.name}.json").read_text())
+        problem = language.complete(metadata, target)
     return f"{unit.name}: {problem}" if problem else metadata
 
 
-def _sealed(work: Path) -> Path:
-    """The finished files in a folder that can be moved into place in one step."""
-    sealed = Path(tempfile.mkdtemp(dir=work.parent))
-    for file in work.iterdir():
-        os.replace(file, sealed / file.name)
-    return sealed
+def _environment() -> dict[str, str]:
+    """Without what would make compilers write something else than the cache key says."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
 
 
 def _build(unit: Unit, work: Path) -> str | None:
@@ -173,7 +103,7 @@ def _build(unit: Unit, work: Path) -> str | None:
     language = LANGUAGES[unit.family.language]
     command = [sys.executable, "-m", language.WORKER, unit.family.module, unit.config.name]
     command += [unit.arch, unit.name, str(work)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment())
     output = done.stdout + done.stderr
     problem = f"exit code {done.returncode}" if done.returncode else language.problem_of_output(output)
     if problem:

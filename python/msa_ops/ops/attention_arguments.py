@@ -12,7 +12,7 @@ from torch import Tensor
 from msa_ops.cache.page import HEAD_DIM, CacheFormat, PageLayout, main_page
 from msa_ops.formats.e4m3 import ROUNDINGS
 from msa_ops.formats.scale_layout import ScaleLayout
-from msa_ops.ops import checks
+from msa_ops.ops import checks, fact_values
 from msa_ops.ops.token_bucket import token_bucket
 from msa_ops.registry import Tolerance
 
@@ -64,10 +64,8 @@ def check_paged(a: PagedAttention) -> None:
     checks.scalar("k_scale", a.k_scale)
     checks.scalar("v_scale", a.v_scale)
     checks.choice("rounding", a.rounding, ROUNDINGS)
-    if a.softmax_scale is not None and not 0 < a.softmax_scale <= MAX_SOFTMAX_SCALE:
-        raise ValueError(
-            f"softmax_scale: {a.softmax_scale}; accepted: a positive number up to {MAX_SOFTMAX_SCALE:,.0f}, or None"
-        )
+    if a.softmax_scale is not None:
+        checks.positive_fp32("softmax_scale", a.softmax_scale, MAX_SOFTMAX_SCALE)
     if a.max_seqlen_q is not None:
         checks.between("max_seqlen_q", a.max_seqlen_q, 0, math.inf)
 
@@ -123,12 +121,14 @@ def token_major(block_ids: Tensor, topk_layout: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
     """What a backend's predicate may look at. Defaults: a decode step of M3.1-Flash on one GPU.
 
     `batch`, `tokens` and `max_seqlen_q` (query tokens of a request, as far as the host knows) are rounded up to a power
     of two, so that few different facts exist and a workspace sized from them is large enough.
     """
+
+    ACCEPTED = fact_values.accepted(num_heads=fact_values.AT_LEAST_1)
 
     q_dtype: str = "bfloat16"
     num_heads: int = 64
@@ -145,6 +145,12 @@ class Facts:
     tokens: int = 32
     max_seqlen_q: int = 1
     ragged: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads: {self.num_heads}; accepted: a multiple of num_kv_heads = {self.num_kv_heads}")
+        main_page(self.kv_format, self.num_kv_heads, self.kv_layout)
 
 
 def common_facts(a: PagedAttention) -> dict[str, Any]:

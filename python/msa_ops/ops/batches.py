@@ -193,8 +193,12 @@ def query(
     generator = torch.Generator(device).manual_seed(seed)
     shape = (num_tokens, num_heads, 128)
     if content == "integers":
-        return torch.randint(-3, 4, shape, generator=generator, device=device).to(torch.float32).to(_dtype(dtype))
-    return torch.randn(shape, generator=generator, device=device).to(_dtype(dtype))
+        return (
+            torch.randint(-3, 4, shape, generator=generator, device=device)
+            .to(torch.float32)
+            .to(checks.dtype_named(dtype))
+        )
+    return torch.randn(shape, generator=generator, device=device).to(checks.dtype_named(dtype))
 
 
 def _lengths(
@@ -236,13 +240,8 @@ def _fill(view: Tensor, fmt: CacheFormat, is_scale: bool, content: str, generato
         else:
             view.bitwise_and_(0x9F).add_(0x28)  # magnitudes 0.25 to 3.75
         return
-    values = view.view(_dtype("float32" if fmt is CacheFormat.FP32 else "bfloat16"))
+    values = view.view(checks.dtype_named("float32" if fmt is CacheFormat.FP32 else "bfloat16"))
     if content == "integers":
         values.random_(-3, 4, generator=generator)
     else:
         values.normal_(generator=generator)
-
-
-def _dtype(name: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, name)
-    return found

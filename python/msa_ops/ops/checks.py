@@ -13,6 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+FP32 = torch.finfo(torch.float32)
 ALIGNMENT = 16  # bytes; what vectorised and bulk loads need
 
 
@@ -33,14 +34,20 @@ def contiguous_rows(name: str, value: Tensor) -> None:
         raise ValueError(f"{name}: strides {value.stride()}; accepted: 1 in the last dimension")
 
 
-def choice(name: str, value: str, accepted: Sequence[str]) -> None:
+def choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
     if value not in accepted:
-        raise ValueError(f"{name}: {value!r}; accepted: {', '.join(accepted)}")
+        raise ValueError(f"{name}: {value!r}; accepted: {', '.join(map(str, accepted))}")
 
 
 def between(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise ValueError(f"{name}: {value}; accepted: {low} to {high}")
+
+
+def positive_fp32(name: str, value: float, high: float = FP32.max) -> None:
+    """A factor that kernels hold as a normal fp32 number."""
+    if not FP32.tiny <= value <= high:
+        raise ValueError(f"{name}: {value}; accepted: a positive number, {FP32.tiny:.3g} to {high:,.6g}")
 
 
 def multiple(name: str, value: int, factor: int) -> None:
@@ -82,6 +89,14 @@ def ragged(num_tokens: int, block_table: Tensor, seq_lens: Tensor, cu_seqlens_q:
             f"cu_seqlens_q: None with {num_tokens} query tokens for {batch} requests; accepted: None only if all "
             "requests have the same number of query tokens"
         )
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """torch's dtype of this name. Raises ValueError."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"dtype: {name!r}; accepted: a dtype of torch, such as bfloat16 or float8_e4m3fn")
+    return found
 
 
 def is_fake(value: Any) -> bool:

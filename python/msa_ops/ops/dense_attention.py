@@ -221,8 +221,9 @@ def dense_attention(
     seq_lens: int32 [B], the new tokens included. cu_seqlens_q: int32 [B + 1], where each request's query tokens begin;
         None if all have T / B. Query token i of q_len stands at p = seq_len - q_len + i and sees tokens 0 to p. Tokens
         outside cu_seqlens_q are padding.
-    k_scale, v_scale: one fp32 element each, on the device; multiplies the stored K or V. None is 1.
-    softmax_scale: multiplies q . k; above 0, at most 1,024; None is 128 ** -0.5.
+    k_scale, v_scale: one finite fp32 element each, on the device; multiplies the stored K or V. None is 1.
+    softmax_scale: multiplies q . k; 2^-126 to 1,024; None is 128 ** -0.5. Where |softmax_scale * q . k| is above 2^28,
+        which leaves a difference of scores no digits in fp32, a row may become NaN.
     rounding: of dequantised nvfp4 values, "exact" or "e4m3" (code x scale rounded once to E4M3, before k_scale).
     max_seqlen_q: upper bound of a request's query tokens if the host knows one; may choose a kernel, not a result.
     workspace: uint8 memory for kernels that need some; made if None.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from msa_ops.formats import mxfp4
-from msa_ops.ops import checks, scaled
+from msa_ops.ops import checks, fact_values, scaled
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -23,7 +23,9 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(columns=fact_values.Range(multiple=32), scale_layout=scaled.MX_LAYOUTS)
+
     rows: int = 1
     columns: int = 6144
     scale_layout: str = "linear"
@@ -84,7 +86,7 @@ def generate(
         layout=scale_layout,
         variant=variant,
     )
-    return Args(codes, scales, scale_layout, getattr(torch, dtype))
+    return Args(codes, scales, scale_layout, checks.dtype_named(dtype))
 
 
 def tolerance(a: Args) -> tuple[Tolerance, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from msa_ops.formats import mxfp8
-from msa_ops.ops import checks, scaled
+from msa_ops.ops import checks, fact_values, scaled
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -23,7 +23,9 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(columns=fact_values.Range(multiple=32), scale_layout=scaled.MX_LAYOUTS)
+
     rows: int = 1
     columns: int = 6144
     scale_layout: str = "linear"
@@ -81,7 +83,7 @@ def generate(
         variant=variant,
     )
     values = data.view(torch.float8_e4m3fn) if variant == "typed" else data
-    return Args(values, scales, scale_layout, getattr(torch, dtype))
+    return Args(values, scales, scale_layout, checks.dtype_named(dtype))
 
 
 def tolerance(a: Args) -> tuple[Tolerance, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from msa_ops.formats import e4m3, nvfp4
 from msa_ops.formats.scale_layout import ScaleLayout
-from msa_ops.ops import checks, scaled
+from msa_ops.ops import checks, fact_values, scaled
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -26,7 +26,9 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(columns=fact_values.Range(multiple=nvfp4.GROUP))
+
     rows: int = 1
     columns: int = 6144
     global_scale: bool = False
@@ -97,7 +99,7 @@ def generate(
         variant=variant,
     )
     scale = None if global_scale is None else torch.tensor(global_scale, device=device)
-    return Args(codes, scales, scale, scale_layout, rounding, getattr(torch, dtype))
+    return Args(codes, scales, scale, scale_layout, rounding, checks.dtype_named(dtype))
 
 
 def tolerance(a: Args) -> tuple[Tolerance, ...]:

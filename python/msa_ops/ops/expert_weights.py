@@ -19,6 +19,7 @@ _WEIGHT_DTYPES = {
     "mxfp8": (torch.float8_e4m3fn,),
     "mxfp4": (torch.uint8,),
 }
+WEIGHT_DTYPES = tuple(dict.fromkeys(dtype for dtypes in _WEIGHT_DTYPES.values() for dtype in dtypes))
 _SCALE_DTYPES = {"nvfp4": (torch.uint8, torch.float8_e4m3fn), "mxfp8": (torch.uint8,), "mxfp4": (torch.uint8,)}
 
 

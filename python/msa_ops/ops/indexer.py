@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from msa_ops.ops import indexer_scores, ragged, select_blocks
+from msa_ops.ops import fact_values, indexer_scores, ragged, select_blocks
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -33,7 +33,7 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
     """`max_seqlen_q` and `max_blocks` are upper bounds, rounded up to powers of two."""
 
     q_dtype: str = "bfloat16"

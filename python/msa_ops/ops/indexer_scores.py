@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from msa_ops.cache.access import read_pages
 from msa_ops.cache.page import HEAD_DIM, PAGE_SIZE, CacheFormat, index_page
 from msa_ops.formats import e4m3
-from msa_ops.ops import batches, checks, ragged
+from msa_ops.ops import batches, checks, fact_values, ragged
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -43,7 +42,7 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
     """`max_seqlen_q` and `max_blocks` are upper bounds, rounded up to powers of two."""
 
     q_dtype: str = "bfloat16"
@@ -91,8 +90,7 @@ def check(a: Args) -> None:
         a.rounding,
         a.max_seqlen_q,
     )
-    if not 0 < a.score_scale < math.inf:
-        raise ValueError(f"score_scale: {a.score_scale}; accepted: a positive number")
+    checks.positive_fp32("score_scale", a.score_scale)
 
 
 def meta(a: Args) -> tuple[Tensor, ...]:
@@ -334,7 +332,7 @@ def indexer_scores(
     cu_seqlens_q: int32 [B + 1], where the query tokens of each request begin; None if all have T // B. Query token i
         of a request is at position seq_len - q_len + i. Tokens from cu_seqlens_q[B] on are padding.
     index_format: fp32, bf16, fp8 or nvfp4. index_k_scale: fp32 scalar tensor, positive, multiplies all keys.
-    score_scale: positive number that multiplies all scores.
+    score_scale: positive number that multiplies all scores; a normal fp32 number.
     rounding: "exact", or "e4m3" to round NVFP4 keys to E4M3 first.
     max_seqlen_q: an upper bound of query tokens a request, for the choice of a kernel.
     out: receives the result. backend: name of a backend; see `msa_ops.explain("indexer_scores")`.

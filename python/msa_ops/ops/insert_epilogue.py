@@ -11,7 +11,7 @@ from msa_ops.cache import access
 from msa_ops.cache.page import HEAD_DIM, PAGE_SIZE, Page, index_page, main_page
 from msa_ops.formats import e4m3
 from msa_ops.formats.scale_layout import ScaleLayout
-from msa_ops.ops import checks
+from msa_ops.ops import checks, fact_values
 from msa_ops.ops.norm_rope import norm_heads, rotate, rows_at
 from msa_ops.ops.token_bucket import token_bucket
 
@@ -61,6 +61,25 @@ def pages(a: Epilogue) -> tuple[Page, Page]:
     return main_page(a.kv_format, a.num_kv_heads, a.kv_layout), index_page(a.index_format)
 
 
+class EpilogueFacts(fact_values.Checked):
+    """The facts that the epilogue has in every op."""
+
+    ACCEPTED = fact_values.accepted(
+        norm_weight_dtype=fact_values.FLOATS,
+        positions_dtype=fact_values.dtypes(*INTEGERS),
+        slot_mapping_dtype=fact_values.dtypes(*INTEGERS),
+        num_heads=fact_values.AT_LEAST_1,
+        rotary_dim=fact_values.Range(2, HEAD_DIM, 2),
+    )
+    kv_format: str
+    kv_layout: str
+    num_kv_heads: int
+
+    def check(self) -> None:
+        super().check()
+        main_page(self.kv_format, self.num_kv_heads, self.kv_layout)
+
+
 def check(a: Epilogue, num_tokens: int, dtype: torch.dtype) -> None:
     """Everything but the row itself, which has `num_tokens` tokens and the query dtype `dtype`."""
     for name in ("num_heads", "num_kv_heads"):
@@ -82,8 +101,7 @@ def check(a: Epilogue, num_tokens: int, dtype: torch.dtype) -> None:
     _check_caches(a)
     if a.q_dtype not in (None, dtype, torch.float8_e4m3fn):
         raise ValueError(f"q_dtype: {a.q_dtype}; accepted: None, {dtype}, torch.float8_e4m3fn")
-    if not a.eps > 0:
-        raise ValueError(f"eps: {a.eps}; accepted: a positive number")
+    checks.positive_fp32("eps", a.eps)
 
 
 def check_rows(name: str, value: Tensor) -> None:
@@ -133,18 +151,36 @@ def _check_caches(a: Epilogue) -> None:
 
 
 def _pages_collide(one: Tensor, other: Tensor) -> bool:
-    """Whether any page of one shares bytes with any page of the other, if both have the same page stride."""
+    """Whether any page of one shares bytes with any page of the other."""
     if checks.is_fake(one) or checks.is_fake(other) or one.device != other.device:
         return False
     stride = one.stride(0)
     if stride == 0 or stride != other.stride(0):
-        return False
+        return _any_page_within(*sorted((one, other), key=len))
     pages, rest = divmod(other.data_ptr() - one.data_ptr(), stride)
     # Page i of `other` starts `rest` bytes behind the start of page i + pages of `one`, and before the next.
     count = one.shape[0]
     behind = rest < one.shape[1] and abs(pages) < count
     before = rest + other.shape[1] > stride and abs(pages + 1) < count
     return behind or before
+
+
+def _any_page_within(few: Tensor, many: Tensor) -> bool:
+    """The same for any two strides, page by page of the one."""
+    stride, count = many.stride(0), many.shape[0]
+    for page in range(len(few)):
+        # Page i of `many` starts at `stride * i`; it ends behind `begin` and starts before `end`, or shares no byte.
+        begin = few.data_ptr() + page * few.stride(0) - many.data_ptr()
+        end = begin + few.shape[1]
+        if stride == 0:
+            if count and begin < many.shape[1] and end > 0:
+                return True
+            continue
+        first = max((begin - many.shape[1]) // stride + 1, 0)
+        last = min((end - 1) // stride, count - 1)
+        if first <= last:
+            return True
+    return False
 
 
 def meta(a: Epilogue, num_tokens: int, dtype: torch.dtype) -> tuple[Tensor, ...]:

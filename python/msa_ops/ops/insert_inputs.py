@@ -87,7 +87,7 @@ def epilogue(
     elif variant == "bad_positions":
         positions[::3] = -7
         positions[-1:] = seq_len + 100_000
-    integer, weight_type = getattr(torch, index_dtype), getattr(torch, weight_dtype)
+    integer, weight_type = checks.dtype_named(index_dtype), checks.dtype_named(weight_dtype)
     kv_cache, index_cache = _caches(
         generator, device, num_pages, main_page(kv_format, num_kv_heads, kv_layout).bytes,
         index_page(index_format).bytes, variant,
@@ -120,7 +120,7 @@ def epilogue(
         "k_scale": scale("k_scale"),
         "v_scale": scale("v_scale"),
         "index_k_scale": scale("index_k_scale") if num_index_heads else None,
-        "q_dtype": None if q_dtype is None else getattr(torch, q_dtype),
+        "q_dtype": None if q_dtype is None else checks.dtype_named(q_dtype),
         "eps": eps,
         "gemma": gemma,
     }
@@ -128,7 +128,7 @@ def epilogue(
 
 def rows(generator: torch.Generator, tokens: int, width: int, dtype: str, device: str, variant: str) -> Tensor:
     """[tokens, width] of unit normals, changed as the variant says."""
-    kind = getattr(torch, dtype)
+    kind = checks.dtype_named(dtype)
     stride = width + (HEAD_DIM if variant == "strided" else 0)
     x = torch.randn(tokens, stride, generator=generator)
     largest = 1e4 if kind == torch.float16 else 1e15

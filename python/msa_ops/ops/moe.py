@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from msa_ops.formats import mxfp8, nvfp4
-from msa_ops.ops import checks, expert_weights, moe_inputs, swiglu
+from msa_ops.ops import checks, expert_weights, fact_values, moe_inputs, swiglu
 from msa_ops.ops.token_bucket import token_bucket
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
@@ -38,9 +39,19 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
     """`w13_global_scale` is "none", "expert" (one an expert) or "gate_up" (one for each half of the rows).
     `contiguous` is false if weights or scales are views with larger strides."""
+
+    ACCEPTED = fact_values.accepted(
+        weight_format=expert_weights.FORMATS,
+        activation_format=ACTIVATION_FORMATS,
+        weight_dtype=fact_values.dtypes(*expert_weights.WEIGHT_DTYPES),
+        w13_global_scale=moe_inputs.GLOBAL_SCALES,
+        hidden=fact_values.AT_LEAST_1,
+        alpha=fact_values.Range(-math.inf),
+        beta=fact_values.Range(-math.inf),
+    )
 
     dtype: str = "bfloat16"
     tokens: int = 1
@@ -184,9 +195,9 @@ def generate(
     x *= 100.0 if variant == "large" else 1.0
     if variant == "nan_token" and tokens:
         x[tokens // 2] = torch.nan
-    x = x.to(getattr(torch, dtype))
+    x = x.to(checks.dtype_named(dtype))
     ids, factors = moe_inputs.routing(generator, tokens, num_experts, top_k, variant)
-    kind = getattr(torch, weight_dtype)
+    kind = checks.dtype_named(weight_dtype)
     parts = moe_inputs.GLOBAL_SCALES.index(global_scale)
     w13, w13_scale, w13_global = moe_inputs.weights(
         generator, (num_experts, 2 * intermediate, hidden), weight_format, kind, parts

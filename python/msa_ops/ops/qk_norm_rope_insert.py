@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from msa_ops.ops import checks, insert_epilogue, insert_inputs
+from msa_ops.ops import checks, fact_values, insert_epilogue, insert_inputs
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -43,8 +43,13 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(insert_epilogue.EpilogueFacts):
     """`tokens` is the number of tokens rounded up to a power of two; `scaled` says whether any scale is given."""
+
+    ACCEPTED = fact_values.accepted(
+        insert_epilogue.EpilogueFacts.ACCEPTED,
+        qkv_dtype=fact_values.FLOATS,
+    )
 
     qkv_dtype: str = "bfloat16"
     q_dtype: str = "bfloat16"

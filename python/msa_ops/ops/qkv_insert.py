@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from msa_ops.formats import mxfp8
-from msa_ops.ops import checks, insert_epilogue, insert_inputs
+from msa_ops.ops import checks, fact_values, insert_epilogue, insert_inputs
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -50,8 +50,15 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(insert_epilogue.EpilogueFacts):
     """`tokens` is the number of tokens rounded up to a power of two; `scaled` says whether any cache scale is given."""
+
+    ACCEPTED = fact_values.accepted(
+        insert_epilogue.EpilogueFacts.ACCEPTED,
+        x_dtype=fact_values.FLOATS,
+        qkv_weight_dtype=(*fact_values.FLOATS, *fact_values.E4M3),
+        input_format=INPUT_FORMATS,
+    )
 
     x_dtype: str = "bfloat16"
     qkv_weight_dtype: str = "float8_e4m3fn"
@@ -175,7 +182,7 @@ def generate(
     if weight_format == "mxfp8":
         a.qkv_weight, a.qkv_weight_scale = mxfp8.quantize(weight)
     else:
-        a.qkv_weight = weight.to(getattr(torch, dtype))
+        a.qkv_weight = weight.to(checks.dtype_named(dtype))
     return a
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from msa_ops.formats import e8m0, mxfp8
-from msa_ops.ops import checks, scaled
+from msa_ops.ops import checks, fact_values, scaled
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -22,7 +22,13 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(
+        columns=fact_values.Range(multiple=32),
+        scale_layout=scaled.MX_LAYOUTS,
+        scale_rounding=e8m0.SCALE_ROUNDINGS,
+    )
+
     dtype: str = "bfloat16"
     rows: int = 1
     columns: int = 6144

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from msa_ops.formats import e4m3, nvfp4
 from msa_ops.formats.scale_layout import ScaleLayout
-from msa_ops.ops import checks, scaled
+from msa_ops.ops import checks, fact_values, scaled
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -25,7 +25,13 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(
+        columns=fact_values.Range(multiple=nvfp4.GROUP),
+        scale_floor=fact_values.Range(0, e4m3.MAX),
+        division=nvfp4.DIVISIONS,
+    )
+
     dtype: str = "bfloat16"
     rows: int = 1
     columns: int = 6144

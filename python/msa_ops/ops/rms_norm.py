@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from msa_ops.ops import checks
+from msa_ops.ops import checks, fact_values
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -24,7 +24,9 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(weight_dtype=fact_values.FLOATS)
+
     dtype: str = "bfloat16"
     hidden: int = 6144
     gemma: bool = True
@@ -38,8 +40,7 @@ def check(a: Args) -> None:
     checks.tensor("x", a.x, (None,) * a.x.dim(), *checks.FLOATS)
     checks.contiguous_rows("x", a.x)
     checks.tensor("weight", a.weight, (a.x.shape[-1],), torch.float32, a.x.dtype)
-    if not a.eps > 0:
-        raise ValueError(f"eps: {a.eps}; accepted: a positive number")
+    checks.positive_fp32("eps", a.eps)
     if a.residual is not None:
         checks.tensor("residual", a.residual, tuple(a.x.shape), a.x.dtype)
         checks.contiguous_rows("residual", a.residual)
@@ -78,7 +79,7 @@ def generate(
     """Seeded inputs. Variants: large and tiny magnitudes, all-zero rows, one row of NaN, rows with a larger stride."""
     checks.choice("variant", variant, VARIANTS)
     generator = torch.Generator().manual_seed(seed)
-    kind = getattr(torch, dtype)
+    kind = checks.dtype_named(dtype)
     x = torch.randn(tokens, hidden * (2 if variant == "strided" else 1), generator=generator)
     x *= {"large": 1e4, "tiny": 1e-6}.get(variant, 1.0)
     if variant == "zero_rows":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from msa_ops.ops import checks
+from msa_ops.ops import checks, fact_values
 from msa_ops.ops.token_bucket import token_bucket
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
@@ -29,7 +29,9 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
+    ACCEPTED = fact_values.accepted(scoring=SCORINGS, num_experts=fact_values.Range(1, MAX_EXPERTS))
+
     dtype: str = "float32"
     tokens: int = 1
     num_experts: int = 128
@@ -37,6 +39,10 @@ class Facts:
     scoring: str = "sigmoid"
     bias: bool = True
     renormalize: bool = True
+
+    def check(self) -> None:
+        super().check()
+        checks.between("top_k", self.top_k, 1, self.num_experts)
 
 
 def check(a: Args) -> None:
@@ -135,7 +141,7 @@ def generate(
         extremes = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0])
         offset[: min(num_experts, 4)] = extremes[:num_experts]
     return Args(
-        logits.to(device, getattr(torch, dtype))[:, :num_experts],
+        logits.to(device, checks.dtype_named(dtype))[:, :num_experts],
         offset.to(device) if bias else None,
         top_k=top_k,
         scoring=scoring,

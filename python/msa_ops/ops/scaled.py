@@ -110,7 +110,7 @@ def generate_values(seed: int, *, device: str, rows: int, columns: int, dtype: s
         groups[1::3, 0, 2] = torch.inf
         groups[2::3, 0, 3] = -torch.inf
         groups[-1, 0] = torch.nan
-    return x.to(device, getattr(torch, dtype))[:, :columns]
+    return x.to(device, checks.dtype_named(dtype))[:, :columns]
 
 
 def generate_stored(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from msa_ops.ops import checks, ragged
+from msa_ops.ops import checks, fact_values, ragged
 from msa_ops.registry import Cost, OpSpec, Tolerance
 from msa_ops.registry.torch_library import register
 
@@ -43,8 +43,10 @@ class Args:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(fact_values.Checked):
     """`max_blocks` is rounded up to a power of two."""
+
+    ACCEPTED = fact_values.accepted(max_blocks=fact_values.Range(0, MAX_BLOCKS))
 
     num_heads: int = 4
     topk: int = 16

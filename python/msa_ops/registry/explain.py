@@ -99,7 +99,7 @@ def explain(
     them to the op; without it the op's defaults stand (the decode step of M3.1-Flash on one GPU). `facts`: properties
     that differ from those.
     Raises UnknownOpError, UnknownBackendError for an override that names a backend which the op does not have, or
-    ValueError for an unknown chip or fact or bad arguments.
+    ValueError for an unknown chip or fact, a fact that no call of the op has, or bad arguments.
     """
     from msa_ops.registry.selection import SELECTOR
 
@@ -132,7 +132,11 @@ def question(
         chip = platforms.parse(platform) if isinstance(platform, str) else platform
     override = overrides.current(op)
     SELECTOR.require_known(op, override)
-    return chip, replace(values, **dict(facts or {})), override
+    values = replace(values, **dict(facts or {}))
+    check = getattr(values, "check", None)
+    if check is not None:
+        check()
+    return chip, values, override
 
 
 def _arguments(spec: OpSpec, call: Mapping[str, Any]) -> Any:

@@ -98,7 +98,7 @@ class Op:
         """The results to fill. Raises ValueError for anything but as many tensors as the op has results."""
         if out is None:
             return None
-        outs = (out,) if isinstance(out, Tensor) else tuple(out)
+        outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         names = self.spec.outputs
         for each in outs:
             if not isinstance(each, Tensor):
@@ -181,7 +181,10 @@ def _convert(name: str, value: Any, kind: type) -> Any:
         if kind is int and hasattr(value, "__index__"):
             return operator.index(value)
         if kind is float and isinstance(value, numbers.Real):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise ValueError(f"{name}: a number beyond those of a {kind.__name__}") from None
     if kind is str and isinstance(value, str):
         return str.__str__(value)  # of an enum: its value
     raise ValueError(f"{name}: {value!r}; accepted: {kind.__name__}")

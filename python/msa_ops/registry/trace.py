@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,10 @@ class Trace:
             return
         self.budget -= size
         target = folder / str(os.getpid())
-        target.mkdir(parents=True, exist_ok=True)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"MSA_OPS_DUMP: {error}; accepted: a folder that can be written to") from None
         copies = {
             name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in values.items()
         }
@@ -59,7 +63,7 @@ def from_environment() -> Trace | None:
     if level == "0" and not folder:
         return None
     mebibytes = os.environ.get("MSA_OPS_DUMP_MIB", "1024")
-    if not mebibytes.isdigit():
+    if not re.fullmatch("[0-9]+", mebibytes):
         raise ValueError(f"MSA_OPS_DUMP_MIB: {mebibytes!r}; accepted: a whole number of MiB")
     if level != "0" and not logger.handlers:
         logger.addHandler(logging.StreamHandler())
