@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -102,7 +103,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, unit: Unit) -> list[str]:
     def build(unit: Unit, work: Path) -> None:
         built.append(unit.name)
         for kind in cute_kernels.KINDS:
-            (work / f"{unit.name}.{kind}").write_text("{}" if kind == "json" else kind)
+            (work / f"{unit.name}.{kind}").write_text(kind)
+        (work / f"{unit.name}.json").write_text(json.dumps({"name": unit.name, "arch": unit.arch}))
 
     monkeypatch.setattr(driver, "_build", build)
     monkeypatch.setattr(cute_kernels, "complete", lambda metadata, target: None)

@@ -178,3 +178,8 @@ def test_threads_of_the_host_change_nothing() -> None:
     (other_codes, other_scales), other_counts = run(3)
     assert torch.equal(codes, other_codes) and torch.equal(scales, other_scales)
     assert counts == other_counts
+
+
+def test_a_block_that_never_began() -> None:
+    with pytest.raises(RuntimeError, match="never began"):
+        msa_ops.emulate("sm_90a").__exit__(None, None, None)

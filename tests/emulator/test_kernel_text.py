@@ -18,7 +18,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "sm_90a").mkdir(parents=True)
     for name in ("b__one__sm_90a", "a__two__sm_90a"):
         (folder / "sm_90a" / f"{name}.ptx").write_text(f"// {name}\n" * 9)
-    write_texts(folder)
+    write_texts(folder, list(folder.glob("sm_90a/*.ptx")))
 
     class Module:
         __file__ = str(folder / "_C.so")
@@ -40,7 +40,7 @@ def test_same_bytes_again(build: Path) -> None:
     first = (build / kernel_text.ARCHIVE).read_bytes()
     for path in build.glob("*/*.ptx"):
         path.touch()
-    write_texts(build)
+    write_texts(build, list(build.glob("sm_90a/*.ptx")))
     assert (build / kernel_text.ARCHIVE).read_bytes() == first
 
 
@@ -63,3 +63,17 @@ def test_build_without_kernels(build: Path) -> None:
 def test_every_kernel_of_this_build_has_its_text() -> None:
     for name, _ in _C.compiled_kernels():
         assert ".entry" in kernel_text.ptx(name)
+
+
+def test_a_named_folder_that_is_none(build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build's own text in its place would be a silent answer to another question."""
+    monkeypatch.setenv(kernel_text.ENVIRONMENT, str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=r"^MSA_OPS_KERNELS: .*none is no folder"):
+        kernel_text.ptx("op__a__sm_90a")
+
+
+def test_a_text_that_is_none(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernel_text.ENVIRONMENT, str(build))
+    (build / "sm_90a" / "op__x__sm_90a.ptx").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"^MSA_OPS_KERNELS: .*op__x__sm_90a\.ptx"):
+        kernel_text.ptx("op__x__sm_90a")

@@ -105,6 +105,8 @@ def write(report: Report, path: str) -> None:
 
 def check_path(path: str, schema: str = SCHEMA, verb: str = "bench") -> None:
     """Raises OSError, before anything is measured, if writing would fail or replace a file of another kind."""
+    if not path:
+        raise FileNotFoundError("'': no name of a file to write")
     file = Path(path)
     if file.is_dir():
         raise IsADirectoryError(f"{path}: a folder; accepted: a file to write")

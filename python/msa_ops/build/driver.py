@@ -49,7 +49,7 @@ def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | No
     metadata = [result for result in results if not isinstance(result, str)]
     (folder / "kernel_table.cpp").write_text(cute_kernels.table(_of(units, metadata, "cute")))
     (folder / "code_objects.cpp").write_text(flydsl_kernels.table(_of(units, metadata, "flydsl"), folder))
-    write_texts(folder, [unit for unit in units if unit.family.language == "cute"])
+    write_texts(folder, [folder / entry["arch"] / f"{entry['name']}.ptx" for entry in _of(units, metadata, "cute")])
     whole_file.write(folder / "kernels.json", json.dumps(metadata, indent=1, sort_keys=True) + "\n")
     return metadata
 
@@ -69,11 +69,10 @@ def _of(units: Sequence[Unit], metadata: Sequence[dict[str, Any]], language: str
     return [entry for unit, entry in zip(units, metadata, strict=True) if unit.family.language == language]
 
 
-def write_texts(folder: Path, units: Sequence[Unit]) -> None:
-    """The PTX of the kernels in one archive, which the wheel holds for the emulator. Equal texts give equal bytes."""
+def write_texts(folder: Path, texts: Sequence[Path]) -> None:
+    """The PTX files in one archive, which the wheel holds for the emulator. Equal texts give equal bytes."""
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=9) as archive:
-        for unit in sorted(units, key=lambda unit: unit.name):
-            path = folder / unit.arch / f"{unit.name}.ptx"
+        for path in sorted(texts, key=lambda path: path.name):
             info = tarfile.TarInfo(path.name)
             info.size = path.stat().st_size
             with path.open("rb") as file:

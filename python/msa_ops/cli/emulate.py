@@ -65,9 +65,11 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--seed: {args.seed}; accepted: 0 to 2^63 - 1")
     if not 0 <= args.schedules <= MOST_SCHEDULES:
         raise ValueError(f"--schedules: {args.schedules}; accepted: 0 to {MOST_SCHEDULES}")
-    if args.json:
+    if args.json is not None:
         result.check_path(args.json, SCHEMA, "emulate")
     (case,) = workload.single(args.op, args.set).cases
+    if args.op not in STORE.ops():
+        raise ValueError(f"--op: {args.op!r} is several ops; accepted: {', '.join(STORE.ops())}")
     spec = STORE.op(args.op)
     if args.keys:
         print(_keys(spec))
@@ -106,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.report:
         print(report(launches))
-    if args.json:
+    if args.json is not None:
         data = {"schema": SCHEMA, "case": case.name, "backend": backend, "arch": chip.platform.arch, "runs": runs}
         whole_file.write(args.json, json.dumps(data, indent=1) + "\n")
     return 0 if all(one["right"] for one in runs) else 1

@@ -143,6 +143,8 @@ class Emulation(contextlib.ContextDecorator):
         return chip
 
     def __exit__(self, *error: object) -> None:
+        if not _open.get():
+            raise RuntimeError("the block of an emulated chip ends that never began")
         *outer, block = _open.get()
         _open.set(tuple(outer))
         block.__exit__(None, None, None)

@@ -17,12 +17,20 @@ ENVIRONMENT = "MSA_OPS_KERNELS"
 
 
 def ptx(kernel: str) -> str:
-    """The PTX of a kernel by its name. Raises NotImplementedError if this installation does not hold it."""
+    """The PTX of a kernel by its name.
+
+    Raises NotImplementedError if this installation does not hold it, ValueError for a folder or text that cannot be read.
+    """
     folder = os.environ.get(ENVIRONMENT)
     if folder:
+        if not Path(folder).is_dir():
+            raise ValueError(f"{ENVIRONMENT}: {folder} is no folder; accepted: one that python -m msa_ops.build filled")
         path = Path(folder) / kernel.rpartition("__")[2] / f"{kernel}.ptx"
         if path.is_file():
-            return path.read_text()
+            try:
+                return path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{ENVIRONMENT}: {path}: {error}") from None
     text = _archive().get(f"{kernel}.ptx")
     if text is None:
         raise NotImplementedError(

@@ -151,6 +151,7 @@ def generate(
 ) -> Args:
     """Seeded scores [tokens, num_heads, max_blocks] and counts between 1 and max_blocks; VARIANTS explains the rest."""
     checks.choice("variant", variant, VARIANTS)
+    checks.between("max_blocks", max_blocks, 1, MAX_BLOCKS)
     generator = torch.Generator().manual_seed(seed)
     shape = (tokens, num_heads, max_blocks)
     scores = torch.randn(shape, generator=generator)
