@@ -19,7 +19,8 @@ ENVIRONMENT = "MSA_OPS_KERNELS"
 def ptx(kernel: str) -> str:
     """The PTX of a kernel by its name.
 
-    Raises NotImplementedError if this installation does not hold it, ValueError for a folder or text that cannot be read.
+    Raises NotImplementedError if this installation does not hold it, ValueError for a folder or text that
+    cannot be read.
     """
     folder = os.environ.get(ENVIRONMENT)
     if folder:
