@@ -106,6 +106,11 @@ void set_fault(PyObject* type, const emulator::Fault& fault) {
   error.attr("kind") = emulator::name_of(kind);
   error.attr("kernel") = fault.place.kernel;
   error.attr("line") = fault.place.line;
+  error.attr("instruction") = fault.place.text;
+  const std::string& source = fault.place.source.whole;
+  error.attr("source") = source.empty() ? py::object(py::none()) : py::object(py::str(source));
+  const auto& text = fault.place.program_text;
+  error.attr("ptx") = text == nullptr ? py::object(py::none()) : py::object(py::str(*text));
   error.attr("block") = py::make_tuple(fault.place.block[0], fault.place.block[1], fault.place.block[2]);
   error.attr("warp") = fault.place.warp < 0 ? py::object(py::none()) : py::object(py::int_(fault.place.warp));
   error.attr("lane") = lane < 0 ? py::object(py::none()) : py::object(py::int_(lane));

@@ -8,7 +8,7 @@
 namespace msa_ops::emulator {
 
 Place Origin::place() const {
-  return {program->name(), program->line_of(pc), program->text_of(pc), block, warp};
+  return program->place_of(pc, block, warp);
 }
 
 void AsyncQueue::reset() { pending_.clear(); }

@@ -105,8 +105,7 @@ void Cluster::check_remote_uses(ThreadBlock& block) {
   const std::string message = "nothing orders this use of shared memory of block " + std::to_string(block.rank()) +
                               " of the cluster before the end of that block";
   throw Fault({FaultKind::kExited, message},
-              {program_.name(), program_.line_of(use->pc), program_.text_of(use->pc), blocks_[use->warp / warps]->index(),
-               static_cast<int>(use->warp % warps)});
+              program_.place_of(use->pc, blocks_[use->warp / warps]->index(), static_cast<int>(use->warp % warps)));
 }
 
 bool Cluster::round(std::uint64_t& left, std::uint64_t& budget) {
@@ -178,7 +177,7 @@ void Cluster::report_deadlock() const {
       if (first.line == 0) first = place;
       message += "; ";
       if (size() > 1) message += "block " + std::to_string(block->rank()) + " ";
-      message += "warp " + std::to_string(i) + " at line " + std::to_string(place.line) + " waits for " +
+      message += "warp " + std::to_string(i) + " at " + place.where() + " waits for " +
                  block->describe_wait(i);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -91,13 +92,23 @@ struct Violation {
   std::int64_t pc = -1;  // of the instruction at fault, if it is not the present one
 };
 
+// FILE:LINE of the source that a line of the program text was made of; "" where the text does not say.
+struct SourcePlace {
+  std::string whole;  // with all folders
+  std::string shown;  // as short as it may be
+};
+
 struct Place {
   std::string kernel;
   int line = 0;      // of the program text; 0 where no single one is at fault
-  std::string text;  // the instruction
+  std::string text;  // the instruction, as written
   std::array<unsigned, 3> block{};
   int warp = -1;
   bool by_address = false;  // `line` is an offset in machine code
+  SourcePlace source{};
+  std::shared_ptr<const std::string> program_text{};  // in which `line` counts
+
+  std::string where() const;  // for messages: "line 12 (kernel.py:34)", or "line 12"
 };
 
 class Fault : public std::runtime_error {

@@ -223,7 +223,7 @@ Violation GlobalWatch::mistake(Verdict verdict, Id culprit, const Record& access
   if (cluster.device != device_) text += "device " + std::to_string(cluster.device) + ", ";
   text += "block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " + std::to_string(block[2]) +
           "), warp " + std::to_string(one.warp % cluster.warps_a_block);
-  if (const int line = cluster.program->line_of(one.pc); line > 0) text += " at line " + std::to_string(line);
+  if (const std::string line = cluster.program->where(one.pc); !line.empty()) text += " at " + line;
   if (one.strong && access.strong) text += ", beyond the scope of one of them";
   if (verdict == Verdict::kUnfenced) {
     return {FaultKind::kProxy, text + " without fence.proxy.async between them", lane, address};
@@ -388,9 +388,9 @@ void GlobalWatch::use_map(std::uint64_t address, std::size_t bytes, int lane) {
     for (Id id = writes; id != 0; id = order_->records_[id].next) {
       const Record& write = order_->records_[id];
       const auto fail = [&](const std::string& missing) {
-        const int line = order_->clusters_[write.cluster].program->line_of(write.pc);
+        const std::string line = order_->clusters_[write.cluster].program->where(write.pc);
         throw Violation{FaultKind::kProxy,
-                        "a copy by a tensor map that was written at line " + std::to_string(line) + ", without " + missing,
+                        "a copy by a tensor map that was written at " + line + ", without " + missing,
                         lane, where};
       };
       if (!covers(order_->released_maps_, write)) fail("fence.proxy.tensormap::generic.release after the write");

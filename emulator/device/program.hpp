@@ -1,6 +1,7 @@
 // What the device model asks of an instruction set: a kernel that makes warps, and warps that run.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,9 +47,15 @@ class Program {
   // Registers of a thread at the start, of a kernel whose warps may change them; 0: none does, or it is not known.
   virtual unsigned registers_a_thread() const { return 0; }
   virtual std::size_t static_shared_memory() const = 0;   // bytes that the kernel declares
-  // Line and text of an instruction by its number; 0 and nothing where the instruction set does not say.
+  // Line, text and source of an instruction by its number; 0 and nothing where the instruction set does not say.
   virtual int line_of(std::uint32_t) const { return 0; }
   virtual std::string text_of(std::uint32_t) const { return ""; }
+  virtual SourcePlace source_of(std::uint32_t) const { return {}; }
+  // What lines are counted in, or null.
+  virtual std::shared_ptr<const std::string> program_text() const { return nullptr; }
+  // For messages: "line 12 (kernel.py:34)", or "line 12"; "" without a line.
+  std::string where(std::uint32_t pc) const;
+  Place place_of(std::uint32_t pc, const std::array<unsigned, 3>& block, int warp) const;
   // Warp `index` of a block, with the first `lanes` of its lanes alive. Both references must outlive it.
   virtual std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const = 0;
 };

@@ -48,13 +48,11 @@ Violation SharedMemory::mistake(const Cell& cell, AccessId earlier, Ordering::Ve
   }
   const Ordering::Record& one = verdict == Ordering::Verdict::kRace ? ordering_.culprit(earlier, strong)
                                                                     : ordering_.record(earlier);
-  const int line = program_.line_of(earlier_writes ? cell.pc : one.pc);
+  const std::string line = program_.where(earlier_writes ? cell.pc : one.pc);
   std::string other = std::string(one.asynchronous ? "the asynchronous " : "the ") +
                       (earlier_writes ? "write" : "read") + (one.asynchronous ? " that warp " : " of warp ") +
                       std::to_string(one.warp) + (one.asynchronous ? " issued" : "");
-  if (line > 0) {
-    other += (earlier_writes || one.asynchronous ? " at line " : " near line ") + std::to_string(line);
-  }
+  if (!line.empty()) other += (earlier_writes || one.asynchronous ? " at " : " near ") + line;
   const std::string what = std::string(asynchronous ? "asynchronous " : "") + (writes ? "write" : "read");
   if (verdict == Ordering::Verdict::kUnfenced) {
     return {FaultKind::kProxy, what + " after " + other + " without fence.proxy.async between them", lane, base_ + at};

@@ -137,11 +137,11 @@ AccessId TensorMemory::unordered(AccessId id, Actor pipe) const {
 void TensorMemory::report_race(const Cell& cell, AccessId earlier, bool earlier_writes, bool writes, unsigned part,
                                unsigned column) const {
   const Ordering::Record& one = ordering_.record(earlier);
-  const int line = program_.line_of(earlier_writes ? cell.pc : one.pc);
+  const std::string line = program_.where(earlier_writes ? cell.pc : one.pc);
   throw Violation{FaultKind::kRace,
                   std::string(writes ? "write" : "read") + " of tensor memory that nothing orders after the " +
                       (earlier_writes ? "write" : "read") + " that warp " + std::to_string(one.warp) + " issued" +
-                      (line > 0 ? " at line " + std::to_string(line) : ""),
+                      (line.empty() ? "" : " at " + line),
                   -1, address_of(part * kPart, column)};
 }
 

@@ -178,7 +178,7 @@ class Preparation {
     made_.form = find_form("ret");
     made_.handler = made_.form->handler;
     made_.line = kernel_.instructions_.empty() ? part().body->line : kernel_.instructions_.back().line;
-    kernel_.instructions_.push_back(made_);
+    push_instruction(kernel_.written_.empty() ? "" : kernel_.written_.back());
   }
 
   void add(const Statement& statement) {
@@ -187,6 +187,9 @@ class Preparation {
     const std::string name = statement.opcode + vector_suffix(statement) + (is_of_call(statement) ? " of call" : "");
     const Form* form = find_form(name);
     if (form == nullptr && !is_instruction(name)) fail("PTX has no such instruction");
+    if (const std::string part = form == nullptr ? unknown_modifier(statement.opcode) : ""; !part.empty()) {
+      fail("PTX has no modifier `" + part + "`");
+    }
     if (form == nullptr && find_form(statement.opcode) != nullptr && writes_part(statement)) {
       fail("this instruction writes no part of a register");
     }
@@ -208,7 +211,7 @@ class Preparation {
     }
     if (form->control == Form::Control::kCall) {
       add_call(statement);
-      kernel_.instructions_.push_back(made_);
+      push_instruction(statement.written);
       return;
     }
     check_operand_types(statement, part().body->registers);
@@ -231,7 +234,12 @@ class Preparation {
     if (used != statement.operands.size()) fail("too many operands");
     made_.moves = name == "mov.b32" || name == "mov.f32" || name == "mov.u32" || name == "mov.s32";
     made_.moves = made_.moves && !statement.guarded && made_.operands[1].space != Operand::Space::kSpecial;
+    push_instruction(statement.written);
+  }
+
+  void push_instruction(std::string_view written) {
     kernel_.instructions_.push_back(made_);
+    kernel_.written_.push_back(written);
   }
 
   // ld.param and st.param of a function's parameters, which are in the thread's local memory.
@@ -742,8 +750,8 @@ unsigned registers_at_start(const Entry& entry) {
   return static_cast<unsigned>(std::min<std::uint64_t>(each, kMostOfAThread) / 8 * 8);
 }
 
-Kernel::Kernel(std::string_view source, const std::string& entry) {
-  const Module module = parse(source);
+Kernel::Kernel(std::string_view source, const std::string& entry) : text_(std::make_shared<const std::string>(source)) {
+  const Module module = parse(*text_);
   const Entry* found = nullptr;
   std::string names;
   for (const Entry& candidate : module.entries) {
@@ -774,6 +782,23 @@ Kernel::Kernel(std::string_view source, const std::string& entry) {
     most = std::max(most, *reinterpret_cast<const std::uint32_t*>(constants_.data() + one.operands[0].offset));
   }
   registers_a_thread_ = std::min(most, registers_at_start(*found));
+}
+
+std::string Kernel::text_of(std::uint32_t pc) const {
+  constexpr std::size_t kMost = 120;  // of wgmma with its registers the beginning is enough to find it
+  if (pc >= written_.size()) return "";
+  std::string made;
+  for (const char c : written_[pc]) {
+    const bool blank = std::isspace(static_cast<unsigned char>(c)) != 0;
+    if (!blank || (!made.empty() && made.back() != ' ')) made += blank ? ' ' : c;
+  }
+  while (!made.empty() && made.back() == ' ') made.pop_back();
+  return made.size() <= kMost ? made : made.substr(0, kMost) + "...";
+}
+
+SourcePlace Kernel::source_of(std::uint32_t pc) const {
+  std::call_once(has_sources_, [this] { sources_ = std::make_unique<const SourceLines>(*text_); });
+  return sources_->of(line_of(pc));
 }
 
 void Kernel::set_parameters(const std::vector<unsigned char>& bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "../device/program.hpp"
 #include "calls.hpp"
 #include "instruction.hpp"
+#include "source_lines.hpp"
 #include "syntax.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -58,14 +60,17 @@ class Kernel : public Program {
   // Global and constant variables of the module, to be given to the launch as memory.
   const std::vector<Allocation>& variables() const { return variables_; }
   int line_of(std::uint32_t pc) const override { return pc < instructions_.size() ? instructions_[pc].line : 0; }
-  std::string text_of(std::uint32_t pc) const override {
-    return pc < instructions_.size() ? instructions_[pc].form->opcode : "";
-  }
+  std::string text_of(std::uint32_t pc) const override;
+  SourcePlace source_of(std::uint32_t pc) const override;
+  std::shared_ptr<const std::string> program_text() const override { return text_; }
   // Whether it must be launched with this cluster; {0, 0, 0}: it does not say.
   const std::array<unsigned, 3>& required_cluster() const { return required_cluster_; }
 
  private:
   friend class Preparation;
+  std::shared_ptr<const std::string> text_;
+  mutable std::once_flag has_sources_;
+  mutable std::unique_ptr<const SourceLines> sources_;  // made for the first fault
   std::string name_;
   std::string target_;
   std::vector<Parameter> parameters_;
@@ -79,6 +84,7 @@ class Kernel : public Program {
   std::size_t register_bytes_ = 0;
   std::vector<unsigned char> constants_;
   std::vector<Instruction> instructions_;
+  std::vector<std::string_view> written_;  // each of them, in the text
   std::uint32_t end_ = 0;
   std::vector<CallSite> call_sites_;
   bool uses_wgmma_ = false;

@@ -508,6 +508,7 @@ class Parser {
   void instruction(unsigned scope) {
     Statement made{};
     made.scope = scope;
+    const char* const begin = peek().text.data();
     if (accept('@')) {
       made.guarded = true;
       made.guard_negated = accept('!');
@@ -521,6 +522,7 @@ class Parser {
       made.operands.push_back(peek().is('(') && made.opcode.compare(0, 4, "call") == 0 ? list() : term());
       if (!peek().is(';')) expect(',');
     }
+    made.written = {begin, static_cast<std::size_t>(peek().text.data() - begin)};
     expect(';');
     body_->statements.push_back(std::move(made));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace msa_ops::emulator::ptx {
@@ -45,6 +46,7 @@ struct Statement {
   std::string opcode;  // with all modifiers
   std::vector<Term> operands;
   int line;
+  std::string_view written{};  // in the text, guard to last operand
   bool guarded = false;
   bool guard_negated = false;
   std::uint32_t guard = 0;  // register

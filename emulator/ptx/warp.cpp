@@ -417,13 +417,11 @@ void PtxWarp::check_in_flight(const Instruction& instruction) {
 
 void PtxWarp::report_uninitialized(std::uint32_t index, Mask lanes) const {
   const Mask missing = lanes & ~defined_[index];
-  const auto& code = kernel_.instructions();
   if (blames_.empty() || (blames_[index].lanes & missing) == 0) {
     throw Violation{FaultKind::kUninitializedRegister, name_of(index) + " is read and has no value", lowest(missing)};
   }
   const Blame& blame = blames_[index];
-  const std::string use = "; line " + std::to_string(code[at_].line) + " `" + code[at_].form->opcode +
-                          "` uses what came of it";
+  const std::string use = "; " + kernel_.where(at_) + " `" + kernel_.text_of(at_) + "` uses what came of it";
   const int lane = lowest(missing & blame.lanes);
   if (blame.from_memory) {
     throw Violation{FaultKind::kUninitializedShared, std::string(kNeverWritten) + use, lane,
@@ -612,8 +610,7 @@ void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
 }
 
 Place PtxWarp::place(std::uint32_t pc) const {
-  const Instruction& instruction = kernel_.instructions()[pc];
-  return {kernel_.name(), instruction.line, instruction.form->opcode, block_.index(), static_cast<int>(index_)};
+  return kernel_.place_of(pc, block_.index(), static_cast<int>(index_));
 }
 
 void PtxWarp::add_to(Counters& counters) const {

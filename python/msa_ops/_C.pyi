@@ -96,7 +96,9 @@ class EmulatorFault(RuntimeError):
     warp: int | None
     lane: int | None
     address: int | None
-    source: str | None  # of PTX; see msa_ops.emulator.source_lines
+    instruction: str
+    source: str | None
+    ptx: str | None
 
 class PtxError(ValueError):
     line: int

@@ -90,6 +90,17 @@ def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFix
     assert not printed.out  # before anything ran
 
 
+@pytest.mark.parametrize("built", [True, False])
+def test_kernels_that_this_build_lacks(
+    built: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("msa_ops.registry.backend.built_kernels", lambda: {("indexer", "sm_100a")} if built else set())
+    assert main(["emulate", "--op", "rms_norm", "--chip", "B200"]) == 2
+    printed = capsys.readouterr().err
+    assert "ops with kernels for it: indexer" in printed
+    assert ("this build of msa_ops holds none of these kernels, `make wheel` makes one that does" in printed) != built
+
+
 def test_a_case_without_work(capsys: pytest.CaptureFixture[str]) -> None:
     needs_kernels()
     assert main(["emulate", "--op", "quantize_nvfp4", "--set", "rows=0"]) == 2

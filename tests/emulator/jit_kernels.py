@@ -1,4 +1,4 @@
-"""A kernel in CuTe-DSL for test_jit.py; imported once a chip is chosen."""
+"""Kernels in CuTe-DSL for test_jit.py; imported once a chip is chosen."""
 
 import cutlass
 import cutlass.cute as cute
@@ -21,3 +21,21 @@ def add_at(  # type: ignore[no-untyped-def]
 ):
     layout = cute.make_layout(size)
     add(cute.make_tensor(a, layout), cute.make_tensor(out, layout), value)
+
+
+@cute.kernel
+def wait_kernel(out: cute.Tensor):  # type: ignore[no-untyped-def]
+    thread, _, _ = cute.arch.thread_idx()
+    barrier = cutlass.memory.SmemAllocator().allocate_array(cutlass.Int64, 1)
+    if thread == 0:
+        cute.arch.mbarrier_init(barrier, cute.size(out) + 1)
+    cute.arch.mbarrier_init_fence()
+    cute.arch.barrier()
+    cute.arch.mbarrier_arrive(barrier)
+    cute.arch.mbarrier_wait(barrier, 0)  # for one more than there are
+    out[thread] = 1.0
+
+
+@cute.jit
+def wait(out: cute.Tensor):  # type: ignore[no-untyped-def]
+    wait_kernel(out).launch(grid=(1, 1, 1), block=(cute.size(out), 1, 1))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from msa_ops.emulator import EmulatorFault, JitSession, jit
+from tests.emulator.programs import line_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -89,6 +90,36 @@ def test_a_fault_names_the_line_of_python(session: JitSession) -> None:
     lines = Path(jit_kernels.__file__).read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(lines) if "out[thread] =" in text)
     assert caught.value.source == f"{jit_kernels.__file__}:{line}"
+
+
+def test_a_deadlock_names_the_line_of_the_wait(session: JitSession) -> None:
+    """The wait is inline assembly, whose lines the compiler counts as if they stood in the source."""
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack
+
+    from tests.emulator import jit_kernels
+
+    out = torch.empty(THREADS)
+    session.use(out)
+    view = from_dlpack(out)
+    function = cute.compile(jit_kernels.wait, view, options="--generate-line-info")
+    line = line_of(Path(jit_kernels.__file__).read_text(), "# for one more than there are")
+    with pytest.raises(EmulatorFault, match="deadlock") as caught:
+        session.run(function, view)
+    fault = caught.value
+    assert fault.source == f"{jit_kernels.__file__}:{line}"
+    assert str(fault).count(f"(jit_kernels.py:{line})") == 3  # of both warps, and of the fault
+    assert fault.ptx == session.texts[-1]
+    assert fault.instruction in " ".join(fault.ptx.splitlines()[fault.line - 1].split())
+
+
+def test_without_line_information_it_is_said_how_to_get_it(session: JitSession) -> None:
+    a, out = torch.zeros(THREADS), torch.empty(THREADS)
+    session.use(a)
+    with pytest.raises(EmulatorFault) as caught:
+        session.run(compiled(1.0, a, out))
+    assert caught.value.source is None
+    assert any("--generate-line-info" in note for note in caught.value.__notes__)
 
 
 def test_devices_at_the_same_time(session: JitSession) -> None:

@@ -21,7 +21,11 @@ def launch(text: str, **options: object) -> None:
         "tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [%rd1, {%r1}]",
         "add.rna.f32 %r1, %r1, %r1",
         "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
-        "prmt.b32.f5e %r1, %r1, %r1, %r1",
+        "prmt.f4e.b32 %r1, %r1, %r1, %r1",
+        "tld4.a.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%rd1, {%r1, %r2}]",
+        "txq.num_mipmap_levels.b32 %r1, [%rd1]",
+        "cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%rd1], [%r2]",
+        "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0 %r1, %r1",
         "mov.b32 {%h1, %h2, %h3}, %r1",
     ],
 )
@@ -46,6 +50,10 @@ def test_unsupported_before_anything_runs(instruction: str) -> None:
     ("mov.b32 %r1, %pm0", "unsupported: `%pm0`"),
     ("mov.b32 %r1, %envreg31", "unsupported: `%envreg31`"),
     ("addd.f32 %r1, %r1, %r1", "`addd.f32`: PTX has no such instruction"),
+    ("bar.synk 0", "`bar.synk`: PTX has no modifier `.synk`"),
+    ("ld.shared::grid.b32 %r1, [%r1]", "`ld.shared::grid.b32`: PTX has no modifier `.shared::grid`"),
+    ("mma.sync.aligned.m16n8kk16.row %r1, %r1", "PTX has no modifier `.m16n8kk16`"),
+    ("add.s33 %r1, %r1, %r1", "PTX has no modifier `.s33`"),
     ("tex.1d.v4.f32.s32 %r1, %r1", "unsupported: `tex.1d.v4.f32.s32`"),
     ("add.s32 %r1, name, 1", "`name` is not known here"),
     ("add.s64 %rd1, %rd1, 0f3F800000", "a float as a literal; `add.s64` takes integers"),
@@ -129,7 +137,7 @@ def test_launches_that_do_not_fit() -> None:
 def test_every_instruction_that_is_executed_is_one_of_ptx() -> None:
     """An opcode that is not in the table is told apart by its first word: those of the table must be known."""
     for word in sorted({name.split(".")[0] for name in opcodes()}):
-        with pytest.raises(UnsupportedPtx):
+        with pytest.raises(PtxError, match="PTX has no modifier `.no_such_modifier`"):
             launch(kernel(f"{word}.no_such_modifier %r1;"))
 
 

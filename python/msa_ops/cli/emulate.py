@@ -148,6 +148,7 @@ def _chosen(spec: OpSpec, args: Any, arch: str) -> str:
     """The backend that the registry chooses on the chip. Raises ValueError if no kernel of the op is for the chip,
     NoBackendError if none takes this call."""
     from msa_ops.registry import STORE, parse_platform
+    from msa_ops.registry.backend import built_kernels
     from msa_ops.registry.overrides import AUTOMATIC
     from msa_ops.registry.selection import SELECTOR
 
@@ -156,9 +157,11 @@ def _chosen(spec: OpSpec, args: Any, arch: str) -> str:
         op for op in STORE.ops() if any(one.compiled and platform.arch in one.archs for one in STORE.backends(op))
     ]
     if spec.name not in with_kernels:
+        lacking = with_kernels and not any((op, platform.arch) in built_kernels() for op in with_kernels)
         raise ValueError(
             f"{spec.name} has no kernel for {platform.arch} that could be emulated; ops with kernels for it: "
             f"{', '.join(with_kernels) or 'none'}"
+            + ("; this build of msa_ops holds none of these kernels, `make wheel` makes one that does" * bool(lacking))
         )
     return SELECTOR.choose(spec.name, platform, AUTOMATIC, lambda: spec.facts(args)).name
 

@@ -13,7 +13,7 @@ from msa_ops.emulator import kernel_text, units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, whole
 from msa_ops.emulator.memory import Allocation, Pending, allocation
 from msa_ops.emulator.run import Report, pending_of, report_of
-from msa_ops.emulator.source_lines import told
+from msa_ops.emulator.source_lines import HINT_FOR_BUILT, told
 from msa_ops.registry import parse_platform, virtual
 from msa_ops.registry import platform as platforms
 from msa_ops.registry.platform import Platform
@@ -88,7 +88,7 @@ class VirtualChip:
             raise NotImplementedError(str(error)) from None
         text = kernel_text.ptx(kernel)
         units.load_for(text)
-        with told(text):
+        with told(HINT_FOR_BUILT):
             counters = _C.emulate_launch(
                 position,
                 text,

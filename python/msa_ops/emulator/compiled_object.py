@@ -79,7 +79,7 @@ class CompiledObject:
         """
         check_options(max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order)
         arch, multiprocessors = device(chip, multiprocessors)
-        with told(*self._modules):
+        with told():
             counters = _C.emulate_object(
                 self._functions,
                 self._modules,
@@ -118,7 +118,7 @@ class CompiledObject:
         memory = [one for i, own in enumerate(arguments) for one in allocations_of(own, None, f"device {i} ")]
         memory += allocations_of((), tensors)
         arch, multiprocessors = device(chip, multiprocessors)
-        with told(*self._modules):
+        with told():
             counters = _C.emulate_object_on_devices(
                 self._functions,
                 self._modules,

@@ -19,7 +19,6 @@ from unittest import mock
 import torch
 
 from msa_ops import _C
-from msa_ops.build.toolchain import refuse_beside
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS
 from msa_ops.emulator.compiled_object import linked
@@ -191,7 +190,7 @@ class JitSession:
 
     def _raise_failure(self, cause: BaseException | None) -> None:
         try:
-            with told(*self.texts):
+            with told():
                 self._session.rethrow()
         except Exception as failure:
             raise failure from cause
@@ -234,6 +233,8 @@ def jit(
     Raises ImportError without CuTe-DSL, RuntimeError without a C compiler and in a process that has loaded FlyDSL,
     ValueError for a chip that is not emulated, RuntimeError for a session within another one of the thread's.
     """
+    from msa_ops.build.toolchain import refuse_beside  # `python -m msa_ops.build.toolchain` wants to be the first
+
     refuse_beside("flydsl", "CuTe-DSL")
     try:
         from cutlass._mlir._mlir_libs._cutlass_ir import _execution_engine

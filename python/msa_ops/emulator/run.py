@@ -133,10 +133,11 @@ def run_ptx(
         it has executed griddepcontrol.wait; but a load that says that others write meanwhile (`ld.relaxed`, `.acquire`,
         `.volatile`) may, of a pair, and until then gives what stood there before (with `seed`: either, at random).
 
-    Raises EmulatorFault (kind, kernel, line, block, warp, lane, address, and source: "FILE:LINE" if the text has line
-    information, else None) for what the kernel does wrong, PtxError
-    (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for instructions that the emulator
-    lacks, both with `line` and before anything runs; ValueError for arguments or a launch that do not fit.
+    Raises EmulatorFault for what the kernel does wrong (kind, kernel, line, block, warp, lane, address; instruction: as
+    written in the line; ptx: the text in which `line` counts; source: "FILE:LINE" if the text has line information,
+    else None), PtxError (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for
+    instructions that the emulator lacks, both with `line` and before anything runs; ValueError for arguments or a
+    launch that do not fit.
     """
     check_options(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
@@ -150,7 +151,7 @@ def run_ptx(
     allocations = allocations_of(arguments, tensors)
     parameters = _parameters(arguments, declared)
     shape = three("grid", grid), three("block", block)
-    with told(ptx):
+    with told():
         return report_of(
             _C.emulate_ptx(
                 ptx,
@@ -207,7 +208,7 @@ def run_ptx_on_devices(
         raise ValueError(f"arguments: {given}; the kernel takes {len(declared)} on each device")
     own_memory = [allocations_of(own, tensors) for own in arguments]
     by_device = [allocations_of(own, None, f"device {i} ") for i, own in enumerate(arguments)]
-    with told(ptx):
+    with told():
         counters = _C.emulate_on_devices(
             ptx,
             entry,
@@ -261,7 +262,7 @@ def run_compiled(
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
-    with told(ptx):
+    with told():
         return report_of(
             _C.emulate_launch(
                 position, ptx, memory, slots, max_instructions, arch, seed, sum_order, multiprocessors=multiprocessors
