@@ -207,7 +207,7 @@ CASES = {
     ),
     "copy_size": Case(
         "asynchronous operation",
-        wrong="cp.async.ca.shared.global [%r2], [%rd0], 12; // here\n",
+        wrong="mov.b32 %r3, 9;\ncp.async.ca.shared.global [%r2], [%rd0], 8, %r3; // here\n",
         right="@%p1 cp.async.ca.shared.global [%r2], [%rd0], 8;\n",
     ),
     # ---- mbarriers
