@@ -164,17 +164,19 @@ PyObject* CallReplays::run(const CallValues& values, bool grad_enabled, std::int
   if (!read(values, grad_enabled, reading)) return nullptr;
   const std::shared_ptr<const Call> call = find(reading.bytes);  // what runs meanwhile may forget it
   if (call == nullptr) return nullptr;
-  if (call->maker == nullptr && call->make.is_none()) {
-    if (!launch(*call, reading)) return nullptr;
-    return Py_NewRef(values.outs == nullptr ? Py_None : values.outs);
+  ResultMaker::Made results;
+  if (call->maker != nullptr) {
+    return launch(*call, reading, results) ? call->maker->wrap(results).release().ptr() : nullptr;
   }
-  py::object made = make_results(*call, reading);
-  if (made.is_none() || !launch(*call, reading)) return nullptr;
+  if (call->make.is_none()) {
+    return launch(*call, reading, results) ? Py_NewRef(values.outs == nullptr ? Py_None : values.outs) : nullptr;
+  }
+  py::object made = make_by_python(*call, reading);
+  if (made.is_none() || !launch(*call, reading, results)) return nullptr;
   return PyTuple_GET_SIZE(made.ptr()) == 1 ? Py_NewRef(PyTuple_GET_ITEM(made.ptr(), 0)) : made.release().ptr();
 }
 
-py::object CallReplays::make_results(const Call& call, Reading& reading) const {
-  if (call.maker != nullptr) return call.maker->make(reading.spans);
+py::object CallReplays::make_by_python(const Call& call, Reading& reading) const {
   py::object made = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(call.make.ptr()));
   if (!made) throw py::error_already_set();
   for (const py::handle result : made.cast<py::tuple>()) {
@@ -183,8 +185,9 @@ py::object CallReplays::make_results(const Call& call, Reading& reading) const {
   return made;
 }
 
-void CallReplays::make_room() {
-  if (++graphs_ <= kMostGraphs) return;
+void CallReplays::make_room(std::size_t grew) {
+  graphs_ += grew;
+  if (graphs_ <= kMostGraphs) return;
   std::vector<LaunchGraphs*> found;
   for (const auto& each : calls_) found.push_back(each.second->graphs.get());
   std::sort(found.begin(), found.end(),
@@ -208,18 +211,12 @@ KeptWorkspaces::Workspace CallReplays::workspace_of(const Call& call, std::uintp
   return found;
 }
 
-bool CallReplays::launch(const Call& call, Reading& reading) {
+bool CallReplays::launch(const Call& call, Reading& reading, ResultMaker::Made& results) {
   auto& spans = reading.spans;
   const std::uintptr_t stream = reader_.current_stream(call.device);
   const bool plain = DriverRuntime::instance().is_plain(reinterpret_cast<void*>(stream));
   KeptWorkspaces::Workspace workspace = workspace_of(call, stream, plain);
-  if (call.workspace_bytes > 0) {
-    if (workspace.memory == nullptr) return false;
-    const auto begin = reinterpret_cast<std::uintptr_t>(workspace.memory->tensor.data);
-    spans.push_back({begin, begin + call.workspace_bytes, true});
-  }
-  reading.addresses.clear();
-  for (const auto& span : spans) reading.addresses.push_back(span.begin);
+  if (call.workspace_bytes > 0 && workspace.memory == nullptr) return false;
   const auto make_launches = [&call, &reading]() -> std::vector<Launch>& {
     reading.launches.clear();
     for (const ReplayedLaunch& one : call.launches) {
@@ -231,13 +228,19 @@ bool CallReplays::launch(const Call& call, Reading& reading) {
     }
     return reading.launches;
   };
-  bool grew = false;
+  std::size_t grew = 0;
   {
-    // The driver may wait for room in its queue, and what frees it may need the interpreter.
+    // The allocator and the driver may wait for the device, and what it waits for may need the interpreter.
     const ReleasedInterpreter released;
+    if (call.maker != nullptr && !call.maker->make(results, spans)) return false;
+    reading.addresses.clear();
+    for (const auto& span : spans) reading.addresses.push_back(span.begin);
+    if (workspace.memory != nullptr) {
+      reading.addresses.push_back(reinterpret_cast<std::uintptr_t>(workspace.memory->tensor.data));
+    }
     grew = call.graphs->launch(call.device, stream, plain, reading.addresses, std::cref(make_launches));
   }
-  if (grew) make_room();
+  if (grew > 0) make_room(grew);
   if (plain && workspace.memory != nullptr) KeptWorkspaces::instance().give_back(std::move(workspace));
   return true;
 }

@@ -66,6 +66,10 @@ class CallReplays {
                 pybind11::handle wish, bool grad_enabled, std::int64_t generation, const pybind11::tuple& made,
                 pybind11::handle made_workspace, int device, const pybind11::list& launches, pybind11::object make);
 
+  // The place of a parameter; kOut and kWish for the two keywords that are no parameters, kUnknown for others.
+  int place_of(PyObject* name) const;
+  static constexpr int kOut = -1, kWish = -2, kUnknown = -3;
+
   std::size_t size() const { return calls_.size(); }
 
  private:
@@ -89,23 +93,22 @@ class CallReplays {
   bool read(const CallValues& values, bool grad_enabled, Reading& reading) const;
   std::shared_ptr<const Call> find(const std::string& bytes);
   void forget();
-  // Results in a tuple, their spans behind those read; None if they cannot be made or described.
-  pybind11::object make_results(const Call& call, Reading& reading) const;
-  // Counts one graph more; those that were not used for the longest time are given up.
-  void make_room();
+  // Results of the call's callable in a tuple, their spans behind those read; None if they cannot be described.
+  pybind11::object make_by_python(const Call& call, Reading& reading) const;
+  // Counts graphs that were made; those that were not used for the longest time are given up.
+  void make_room(std::size_t grew);
   // Its memory is null if the call makes none, or if there is no memory. `plain`: the stream is not captured; what is
   // captured keeps its workspace, so that one is of the capture's own memory.
   KeptWorkspaces::Workspace workspace_of(const Call& call, std::uintptr_t stream, bool plain) const;
-  // False if there is no memory for the workspace; throws if a launch fails.
-  bool launch(const Call& call, Reading& reading);
-  int place_of(PyObject* name) const;
+  // Makes the results first, if the call has a maker. False if there is no memory for them or for the workspace; throws if
+  // a launch fails.
+  bool launch(const Call& call, Reading& reading, ResultMaker::Made& results);
 
   // The places of a call's keywords. A tuple of keywords is a constant of the code that calls, and is kept.
   struct Keywords {
     pybind11::object names;
-    std::vector<int> places;  // kOut and kWish for the two that are no parameters, kUnknown for others
+    std::vector<int> places;
   };
-  static constexpr int kOut = -1, kWish = -2, kUnknown = -3;
 
   const SignatureReader& reader_;
   std::vector<pybind11::str> names_;

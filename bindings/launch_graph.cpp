@@ -147,9 +147,46 @@ bool LaunchGraph::launch(int device, std::uintptr_t stream, const std::vector<st
     nodes_->launch(stream);
   } catch (...) {
     nodes_.reset();  // made anew by the next call
+    addresses_.clear();
     throw;
   }
   return true;
+}
+
+LaunchGraph& StreamGraphs::choose(const std::vector<std::uintptr_t>& addresses, std::size_t& grew) {
+  auto chosen = std::find_if(graphs_.begin(), graphs_.end(),
+                             [&addresses](const auto& graph) { return graph->addresses() == addresses; });
+  if (chosen == graphs_.end()) {
+    const auto before = std::find(given_up_.begin(), given_up_.end(), addresses);
+    if (before != given_up_.end()) {
+      given_up_.erase(before);
+      ++returns_;
+    }
+    if (graphs_.empty() || (returns_ >= kReturnsBefore && graphs_.size() < most_)) {
+      graphs_.push_back(std::make_unique<LaunchGraph>());
+      returns_ = 0;
+      ++grew;
+    } else if (most_ > 1) {
+      if (given_up_.size() < kMost) given_up_.emplace_back();
+      else std::rotate(given_up_.begin(), given_up_.begin() + 1, given_up_.end());
+      given_up_.back() = graphs_.back()->addresses();
+    }
+    chosen = graphs_.end() - 1;
+  }
+  std::rotate(graphs_.begin(), chosen, chosen + 1);
+  return *graphs_.front();
+}
+
+bool StreamGraphs::launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+                          const MakeLaunches& launches, std::size_t& grew) {
+  if (choose(addresses, grew).launch(device, stream, addresses, launches)) return true;
+  // Where none can be made, the first stays to say so; where no more can be made, the others serve.
+  if (graphs_.size() > 1) {
+    graphs_.erase(graphs_.begin());
+    --grew;
+  }
+  most_ = graphs_.size();
+  return false;
 }
 
 LaunchGraphs::OfStream* LaunchGraphs::find(std::uintptr_t stream) {
@@ -157,22 +194,23 @@ LaunchGraphs::OfStream* LaunchGraphs::find(std::uintptr_t stream) {
       std::find_if(graphs_.begin(), graphs_.end(), [stream](const OfStream& one) { return one.stream == stream; });
   if (own != graphs_.end()) return &*own;
   if (graphs_.size() >= kMostStreams) return nullptr;
-  graphs_.push_back({stream, 0, nullptr});
+  graphs_.push_back({stream, 0, {}});
   return &graphs_.back();
 }
 
 std::size_t LaunchGraphs::clear() {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
-  const auto made = std::count_if(graphs_.begin(), graphs_.end(), [](const OfStream& one) { return one.graph != nullptr; });
+  std::size_t made = 0;
+  for (const OfStream& one : graphs_) made += one.graphs.size();
   graphs_.clear();
-  return static_cast<std::size_t>(made);
+  return made;
 }
 
-bool LaunchGraphs::launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
+std::size_t LaunchGraphs::launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
                           const MakeLaunches& launches) {
   static std::atomic<std::uint64_t> uses{0};
-  bool grew = false;
+  std::size_t grew = 0;
   if (plain) {
     const std::lock_guard<std::mutex> lock(mutex_);
     last_use_ = ++uses;
@@ -180,9 +218,7 @@ bool LaunchGraphs::launch(int device, std::uintptr_t stream, bool plain, const s
     if (own != nullptr && own->calls < kCallsBefore) {
       ++own->calls;
     } else if (own != nullptr) {
-      grew = own->graph == nullptr;
-      if (grew) own->graph = std::make_unique<LaunchGraph>();
-      if (own->graph->launch(device, stream, addresses, launches)) return grew;
+      if (own->graphs.launch(device, stream, addresses, launches, grew)) return grew;
     }
   }
   const KernelLauncher launcher(device, stream);

@@ -39,11 +39,35 @@ class LaunchGraph {
   bool launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
               const MakeLaunches& launches);
 
+  // Those of the call whose arguments the nodes have; empty if there is none.
+  const std::vector<std::uintptr_t>& addresses() const { return addresses_; }
+
  private:
   class Nodes;
   std::unique_ptr<Nodes> nodes_;
-  std::vector<std::uintptr_t> addresses_;  // of the call whose arguments the nodes have
+  std::vector<std::uintptr_t> addresses_;
   bool impossible_ = false;
+};
+
+// The graphs of one call in one stream: where a loop goes round a few sets of addresses, as it does when results are kept
+// until the next are made, or with a few layers of a model, one graph for each, so that no arguments have to be set.
+class StreamGraphs {
+ public:
+  // As LaunchGraph::launch. grew: counts the graphs that are made.
+  bool launch(int device, std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+              const MakeLaunches& launches, std::size_t& grew);
+  std::size_t size() const { return graphs_.size(); }
+
+ private:
+  static constexpr std::size_t kMost = 8;
+  static constexpr int kReturnsBefore = 3;
+  // Where the graph of the call is put: first, as the one used last.
+  LaunchGraph& choose(const std::vector<std::uintptr_t>& addresses, std::size_t& grew);
+
+  std::vector<std::unique_ptr<LaunchGraph>> graphs_;             // used last first
+  std::vector<std::vector<std::uintptr_t>> given_up_;            // addresses whose graph took others, the last at the end
+  int returns_ = 0;  // calls at addresses that had been given up, since a graph was made
+  std::size_t most_ = kMost;
 };
 
 // The graphs of one call, of a few streams.
@@ -51,8 +75,8 @@ class LaunchGraphs {
  public:
   // Launches as a graph if one is made, else one by one: the first calls, those in more streams than a few, and while
   // the stream is captured, so that what is captured are the kernels.
-  // plain: the stream is not captured. addresses: all that the launches' values follow from. Whether a graph was made.
-  bool launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
+  // plain: the stream is not captured. addresses: all that the launches' values follow from. Returns how many graphs were made.
+  std::size_t launch(int device, std::uintptr_t stream, bool plain, const std::vector<std::uintptr_t>& addresses,
               const MakeLaunches& launches);
 
   std::uint64_t last_use() const { return last_use_; }  // of all graphs of the process, in order
@@ -66,7 +90,7 @@ class LaunchGraphs {
   struct OfStream {
     std::uintptr_t stream;
     int calls;
-    std::unique_ptr<LaunchGraph> graph;
+    StreamGraphs graphs;
   };
   OfStream* find(std::uintptr_t stream);
 

@@ -90,9 +90,15 @@ PYBIND11_MODULE(_C, m) {
                   "What makes tensors like these; None if torch's libraries lack a function, or for tensors of other devices.")
       .def(
           "make",
-          [](const msa_ops::ResultMaker& maker) {
+          [](const msa_ops::ResultMaker& maker) -> py::object {
             std::vector<msa_ops::SignatureReader::Span> spans;
-            return maker.make(spans);
+            msa_ops::ResultMaker::Made made;
+            {
+              const py::gil_scoped_release released;
+              if (!maker.make(made, spans)) return py::none();
+            }
+            const py::object results = maker.wrap(made);
+            return py::isinstance<py::tuple>(results) ? results : py::make_tuple(results);
           },
           "A tuple of tensors whose values are not set; None if there is no memory.");
 

@@ -24,6 +24,8 @@ def maker(*tensors: torch.Tensor) -> _C.ResultMaker:
 @pytest.mark.parametrize("shape", [(), (0, 4), (3,), (2, 3, 5)])
 def test_made_like_the_given(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     given = torch.empty(shape, dtype=dtype)
+    if dtype is torch.float8_e8m0fnu and _C.ResultMaker.of((given,)) is None:
+        pytest.skip("torch 2.11 does not tell C what this dtype is")
     (made,) = maker(given).make()
     assert type(made) is torch.Tensor and not made.requires_grad
     assert (made.shape, made.stride(), made.dtype, made.device) == (given.shape, given.stride(), dtype, given.device)

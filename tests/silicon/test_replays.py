@@ -99,3 +99,30 @@ def test_calls_in_two_streams(target: Target, case: Case) -> None:
     torch.cuda.synchronize()
     for (seed, each), outs in zip(calls, results, strict=True):
         assert bool(same(written(case, each, outs), expected[seed]))
+
+
+@torch.no_grad()
+def test_results_at_places_that_return(target: Target, case: Case) -> None:
+    """Results kept until the next are made are at two places in turn, for which there are two graphs. A place held the
+    results of another of the three sets of arguments before, so that a launch with another call's addresses shows.
+    """
+    seeds = (8, 9, 10)
+    expected = expected_of(case, target.backend, seeds)
+    args = {seed: case.args(seed) for seed in seeds}
+    for calls in range(36, 42):
+        kept: list[tuple[int, tuple[Tensor, ...]]] = []
+        for turn in range(calls):
+            seed = seeds[turn % 3]
+            kept = [*kept[-1:], (seed, public(case, target.backend, args[seed]))]
+        for seed, results in kept:
+            found = written(case, args[seed], list(results))
+            assert bool(same(found, expected[seed])), (calls, seed)
+
+
+@torch.inference_mode()
+def test_results_are_of_the_mode_in_force(target: Target, case: Case) -> None:
+    args = case.args(8)
+    for _ in range(3):
+        assert all(result.is_inference() for result in public(case, target.backend, args))
+    with torch.inference_mode(False), torch.no_grad():
+        assert not any(result.is_inference() for result in public(case, target.backend, case.args(8)))

@@ -104,9 +104,10 @@ def empty_results(a: PagedAttention) -> tuple[Tensor, Tensor]:
     )
 
 
-def results_to_fill(out: Tensor | tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
-    """The pair (out, lse) of a call whose `out` argument may be the output alone, the pair, or None."""
-    if not isinstance(out, Tensor):
+def results_to_fill(out: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The pair (out, lse) of a call whose `out` argument may be the output alone or the pair."""
+    # Asked first, since torch makes isinstance of its type slow.
+    if type(out) is tuple or not isinstance(out, Tensor):
         return out
     return out, torch.empty(out.shape[:-1], dtype=torch.float32, device=out.device)
 
