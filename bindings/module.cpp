@@ -9,6 +9,7 @@
 #include "emulator_bindings.hpp"
 #include "object_bindings.hpp"
 #include "op_entry.hpp"
+#include "public_function.hpp"
 #include "result_maker.hpp"
 #include "session_bindings.hpp"
 #include "torch_state.hpp"
@@ -111,6 +112,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("op_entry", &msa_ops::op_entry, py::arg("replays"), py::arg("long_way"), py::arg("context"),
         py::arg("registry"), py::arg("state"),
         "A callable that launches calls made before, and gives others to `long_way`.");
+  m.def("call_without_frames", &msa_ops::call_without_frames, py::arg("function"), py::arg("entry"),
+        "Calls of a public function that the entry can launch need no frame of Python; False where that cannot be.");
 
   msa_ops::add_emulator(m);
   msa_ops::add_gfx950(m);

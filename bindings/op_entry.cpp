@@ -38,10 +38,8 @@ bool is_barred(const Entry& entry, const CallValues& values) {
 }
 
 // Null without an exception if the long way is to be taken.
-PyObject* short_way(const Entry& entry, PyObject* const* args, std::size_t num_args, PyObject* keywords) {
-  if (entry.replays.size() == 0) return nullptr;
-  CallValues values;
-  if (!entry.replays.arrange(args, num_args, keywords, values) || is_barred(entry, values)) return nullptr;
+PyObject* short_way(const Entry& entry, const CallValues& values) {
+  if (is_barred(entry, values)) return nullptr;
   const py::object generation =
       py::reinterpret_steal<py::object>(PyObject_GetAttr(entry.registry.ptr(), entry.generation.ptr()));
   if (!generation) throw py::error_already_set();
@@ -50,11 +48,14 @@ PyObject* short_way(const Entry& entry, PyObject* const* args, std::size_t num_a
   return entry.replays.run(values, entry.state->grad_enabled(), number);
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
-  const auto* entry = static_cast<Entry*>(PyCapsule_GetPointer(self, kCapsuleName));
-  if (entry == nullptr) return nullptr;
+// What `way` gives; null with a Python exception, and `failed`, for what it throws.
+template <typename Way>
+PyObject* caught(Way way, bool& failed) {
+  failed = true;
   try {
-    if (PyObject* results = short_way(*entry, args, num_args, keywords); results != nullptr) return results;
+    PyObject* results = way();
+    failed = false;
+    return results;
   } catch (py::error_already_set& error) {
     error.restore();
     return nullptr;
@@ -70,11 +71,35 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObj
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
+  const auto* entry = static_cast<Entry*>(PyCapsule_GetPointer(self, kCapsuleName));
+  if (entry == nullptr) return nullptr;
+  if (entry->replays.size() > 0) {
+    bool failed = false;
+    PyObject* results = caught(
+        [&]() -> PyObject* {
+          CallValues values;
+          const bool known = entry->replays.arrange(args, static_cast<std::size_t>(num_args), keywords, values);
+          return known ? short_way(*entry, values) : nullptr;
+        },
+        failed);
+    if (results != nullptr || failed) return results;
+  }
   return PyObject_Vectorcall(entry->long_way.ptr(), args, num_args, keywords);
 }
 
 PyMethodDef kMethod = {"op_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
                        METH_FASTCALL | METH_KEYWORDS, "Calls an op."};
+
+// Of a callable that op_entry made.
+const Entry& entry_of(const py::object& callable) {
+  if (!PyCFunction_CheckExact(callable.ptr()) || PyCFunction_GET_FUNCTION(callable.ptr()) != kMethod.ml_meth) {
+    throw std::invalid_argument("entry: no entry of an op");
+  }
+  return *static_cast<Entry*>(PyCapsule_GetPointer(PyCFunction_GET_SELF(callable.ptr()), kCapsuleName));
+}
 
 }  // namespace
 
@@ -89,5 +114,13 @@ py::object op_entry(py::object replays, py::object long_way, py::object context,
   entry.release();
   return py::reinterpret_steal<py::object>(PyCFunction_NewEx(&kMethod, self.ptr(), nullptr));
 }
+
+bool has_short_way(const py::object& entry) { return entry_of(entry).replays.size() > 0; }
+
+PyObject* call_short_way(const py::object& entry, const CallValues& values, bool& failed) {
+  return caught([&] { return short_way(entry_of(entry), values); }, failed);
+}
+
+int place_in_op(const py::object& entry, const py::str& name) { return entry_of(entry).replays.place_of(name.ptr()); }
 
 }  // namespace msa_ops

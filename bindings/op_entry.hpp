@@ -18,4 +18,12 @@ namespace msa_ops {
 pybind11::object op_entry(pybind11::object replays, pybind11::object long_way, pybind11::object context,
                           pybind11::object registry, std::shared_ptr<TorchState> state);
 
+// For callers that have arranged a call's values themselves; `entry` is what `op_entry` made.
+// Whether any call may go the short way.
+bool has_short_way(const pybind11::object& entry);
+// Its results, as a new reference, by the short way. Null if there is none, or with an exception if `failed`.
+PyObject* call_short_way(const pybind11::object& entry, const CallValues& values, bool& failed);
+// The place of a parameter of the op, below 0 if it has none of this name.
+int place_in_op(const pybind11::object& entry, const pybind11::str& name);
+
 }  // namespace msa_ops

@@ -186,6 +186,7 @@ def dense_attention(
     out: Tensor | tuple[Tensor, Tensor] | None = None,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]: ...
+@OP.public
 def dense_attention(
     q: Tensor,
     kv_cache: Tensor,
@@ -252,7 +253,7 @@ def dense_attention(
         rounding=rounding,
         max_seqlen_q=max_seqlen_q,
         workspace=workspace,
-        out=arguments.results_to_fill(out),
+        out=None if out is None else arguments.results_to_fill(out),
         backend=backend,
     )
     return results if return_lse else results[0]

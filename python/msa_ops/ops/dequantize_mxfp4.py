@@ -118,6 +118,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def dequantize_mxfp4(
     codes: Tensor,
     scales: Tensor,

@@ -115,6 +115,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def dequantize_mxfp8(
     values: Tensor,
     scales: Tensor,

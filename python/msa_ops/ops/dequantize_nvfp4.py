@@ -132,6 +132,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def dequantize_nvfp4(
     codes: Tensor,
     scales: Tensor,

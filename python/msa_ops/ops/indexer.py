@@ -188,6 +188,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def indexer(
     index_q: Tensor,
     index_cache: Tensor,

@@ -301,6 +301,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def indexer_scores(
     index_q: Tensor,
     index_cache: Tensor,

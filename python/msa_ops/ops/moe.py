@@ -278,6 +278,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def moe(
     x: Tensor,
     w13: Tensor,

@@ -169,6 +169,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def qk_norm_rope_insert(
     qkv: Tensor,
     q_weight: Tensor,

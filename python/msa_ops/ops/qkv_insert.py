@@ -229,6 +229,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def qkv_insert(
     x: Tensor,
     qkv_weight: Tensor,

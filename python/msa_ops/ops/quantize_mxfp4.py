@@ -114,6 +114,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def quantize_mxfp4(
     x: Tensor,
     *,

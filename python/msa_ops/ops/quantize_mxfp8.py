@@ -114,6 +114,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def quantize_mxfp8(
     x: Tensor,
     *,

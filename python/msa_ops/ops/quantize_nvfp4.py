@@ -126,6 +126,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def quantize_nvfp4(
     x: Tensor,
     *,

@@ -123,6 +123,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def rms_norm(
     x: Tensor,
     weight: Tensor,

@@ -181,6 +181,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def route_experts(
     logits: Tensor,
     bias: Tensor | None = None,

@@ -221,6 +221,7 @@ SPEC = OpSpec(
 OP = register(SPEC)
 
 
+@OP.public
 def select_blocks(
     scores: Tensor,
     num_blocks: Tensor,

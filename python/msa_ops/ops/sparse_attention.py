@@ -234,6 +234,7 @@ def sparse_attention(
     out: Tensor | tuple[Tensor, Tensor] | None = None,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]: ...
+@OP.public
 def sparse_attention(
     q: Tensor,
     kv_cache: Tensor,
@@ -307,7 +308,7 @@ def sparse_attention(
         topk_layout=topk_layout,
         max_seqlen_q=max_seqlen_q,
         workspace=workspace,
-        out=arguments.results_to_fill(out),
+        out=None if out is None else arguments.results_to_fill(out),
         backend=backend,
     )
     return results if return_lse else results[0]

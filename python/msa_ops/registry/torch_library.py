@@ -6,7 +6,7 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from msa_ops.registry.op import OpSpec
 from msa_ops.registry.store import STORE
 
 NAMESPACE = "msa_ops"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")  # must live as long as the process
 
@@ -73,6 +75,14 @@ class Op:
         names = list(spec.args.__dataclass_fields__)
         self.replays = _C.CallReplays(READER, names, [*spec.mutates, "workspace"], ALIGNMENT)
         self._eager = _C.op_entry(self.replays, self.__call__, overrides.context_variable(), STORE, STATE)
+
+    def public(self, function: Function) -> Function:
+        """Decorates the op's public function, which hands its arguments on to `call` as they are and by their names.
+
+        Where a call of it goes straight to the launch, none of its lines run: bindings/public_function.hpp.
+        """
+        _C.call_without_frames(function, self._eager)
+        return function
 
     @property
     def call(self) -> Callable[..., Any]:
