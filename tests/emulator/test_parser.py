@@ -137,7 +137,7 @@ def test_launches_that_do_not_fit() -> None:
 def test_every_instruction_that_is_executed_is_one_of_ptx() -> None:
     """An opcode that is not in the table is told apart by its first word: those of the table must be known."""
     for word in sorted({name.split(".")[0] for name in opcodes()}):
-        with pytest.raises(PtxError, match="PTX has no modifier `.no_such_modifier`"):
+        with pytest.raises(PtxError, match=r"PTX has no modifier `\.no_such_modifier`"):
             launch(kernel(f"{word}.no_such_modifier %r1;"))
 
 
