@@ -324,6 +324,7 @@ def indexer_scores(
     visible sums are all NaN. Forced blocks are not applied here, see `select_blocks`.
 
     index_q: [T, H, 128] fp32, bf16, fp16 or float8_e4m3fn, normed and rotated.
+        Of a row, kernels may lose up to 2^-40 of its largest element in the others.
     index_cache: uint8 [num_pages, page bytes], any page stride that is a multiple of 16; one key of 128 a token, which
         all heads share.
     block_table: int32 [B, max_blocks], page ids, any row stride. Entries at or beyond ceil(seq_len / 128) are not
