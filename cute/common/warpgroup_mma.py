@@ -12,62 +12,28 @@ What a product reads and writes must not be touched before `finish`.
 from collections.abc import Sequence
 
 from cutlass import Float32, Int32, Int64, Uint32
-from cutlass._mlir.dialects import llvm
-from cutlass.cutlass_dsl import T, dsl_user_op
+from msa_ops.cute.common.warpgroup_asm import SWIZZLE_128, descriptor, on_sums
 
 ROW_BYTES = 128
 SUMS = 64
 STEPS = 8
 """Products of 16 that make the 128 numbers summed over."""
-_SWIZZLE_128 = 1 << 62
 _GROUP = 8 * ROW_BYTES
-
-
-def _descriptor(address: Int32, leading_bytes: int, stride_bytes: int) -> Int64:
-    fixed = _SWIZZLE_128 | (stride_bytes >> 4) << 32 | (leading_bytes >> 4) << 16
-    return Int64((address & Int32(0x3FFFF)) >> 4) | Int64(fixed)
 
 
 def along_rows(address: Int32) -> Int64:
     """Descriptor of an operand whose rows lie along the sum: A, or a K-major B."""
-    return _descriptor(address, 16, _GROUP)
+    return descriptor(address, 16, _GROUP, SWIZZLE_128)
 
 
 def across_rows(address: Int32, rows: int) -> Int64:
     """Descriptor of a B of `rows` rows to be summed over, whose columns lie along the rows."""
-    return _descriptor(address, rows * ROW_BYTES, _GROUP)
+    return descriptor(address, rows * ROW_BYTES, _GROUP, SWIZZLE_128)
 
 
 def _along_step(step: int, rows: int) -> int:
     """By what the address in a descriptor grows (units of 16 bytes) from step 0, for panels of `rows` rows."""
     return (step // 4 * rows * ROW_BYTES + step % 4 * 32) // 16
-
-
-@dsl_user_op
-def _asm_on_sums(text: str, sums, operands: Sequence = (), *, fresh: bool = False, loc=None, ip=None) -> tuple:
-    """Inline PTX with sums $0, $1, ... that are read and written, or with `fresh` only written; then the operands."""
-    kinds = {Int64: "l", Uint32: "r", Int32: "r"}
-    count = SUMS if fresh else len(sums)
-    constraints = ["=f"] * count
-    values = []
-    if not fresh:
-        constraints += [str(i) for i in range(count)]
-        values += [value.ir_value(loc=loc, ip=ip) for value in sums]
-    constraints += [kinds[type(operand)] for operand in operands] + ["~{memory}"]
-    values += [operand.ir_value(loc=loc, ip=ip) for operand in operands]
-    kind = llvm.StructType.get_literal([T.f32()] * count)
-    found = llvm.inline_asm(
-        kind,
-        values,
-        text,
-        ",".join(constraints),
-        has_side_effects=True,
-        is_align_stack=False,
-        asm_dialect=llvm.AsmDialect.AD_ATT,
-        loc=loc,
-        ip=ip,
-    )
-    return tuple(Float32(llvm.extractvalue(T.f32(), found, [i], loc=loc, ip=ip)) for i in range(count))
 
 
 _ALL_SUMS = "{" + ", ".join(f"${i}" for i in range(SUMS)) + "}"
@@ -86,7 +52,7 @@ def start_product(kind: str, a: Int64, b: Int64, a_rows: int, b_rows: int) -> tu
         text.append(f"add.s64 b, ${SUMS + 1}, {_along_step(step, b_rows)};")
         text.append(f"{_opcode(kind)} {_ALL_SUMS}, a, b, {'more' if step else 'first'}, 1, 1, 0, 0;")
     text.append("wgmma.commit_group.sync.aligned; }")
-    return _asm_on_sums(" ".join(text), None, [a, b], fresh=True)
+    return on_sums(" ".join(text), SUMS, [a, b])
 
 
 def start_product_of_registers(kind: str, sums: Sequence[Float32] | None, a: Sequence[Uint32], b: Int64) -> tuple:
@@ -100,9 +66,9 @@ def start_product_of_registers(kind: str, sums: Sequence[Float32] | None, a: Seq
         text.append(f"add.s64 b, ${at_b}, {step * 16 * ROW_BYTES // 16};")
         text.append(f"{_opcode(kind)} {_ALL_SUMS}, {{{words}}}, b, {'more' if step or sums else 'first'}, 1, 1, 1;")
     text.append("wgmma.commit_group.sync.aligned; }")
-    return _asm_on_sums(" ".join(text), sums, [*a, b], fresh=sums is None)
+    return on_sums(" ".join(text), SUMS if sums is None else sums, [*a, b])
 
 
 def finish(sums: Sequence[Float32], newer: int = 0) -> tuple:
     """Waits for all products but the `newer` newest; the sums as they are then."""
-    return _asm_on_sums(f"wgmma.wait_group.sync.aligned {newer};", sums)
+    return on_sums(f"wgmma.wait_group.sync.aligned {newer};", sums)

@@ -11,8 +11,7 @@ and writes must not be touched before `finish`.
 from collections.abc import Sequence
 
 from cutlass import Float32, Int32, Int64, Uint32
-from cutlass._mlir.dialects import llvm
-from cutlass.cutlass_dsl import T, dsl_user_op
+from msa_ops.cute.common.warpgroup_asm import descriptor, on_sums
 
 STEPS = 8
 BLOCK = 128
@@ -28,11 +27,6 @@ def offset(columns: int, step: int, tile: int, half: int) -> int:
     return step * (columns * 32) + tile * (2 * BLOCK) + half * BLOCK
 
 
-def descriptor(address: Int32) -> Int64:
-    """Of the first step's queries: blocks of the same columns 128 bytes apart, of the next 8 columns 256."""
-    return Int64((address & Int32(0x3FFFF)) >> 4) | Int64((2 * BLOCK >> 4) << 32 | (BLOCK >> 4) << 16)
-
-
 def operand(upper: Sequence[Uint32], lower: Sequence[Uint32]) -> list[Uint32]:
     """The first operand's registers from those of a lane's two keys, two a step each."""
     words = []
@@ -42,24 +36,9 @@ def operand(upper: Sequence[Uint32], lower: Sequence[Uint32]) -> list[Uint32]:
 
 
 def descriptors(address: Int32, columns: int) -> list[Int64]:
-    first = descriptor(address)
+    """Of each step's queries: blocks of the same columns 128 bytes apart, of the next 8 columns 256."""
+    first = descriptor(address, BLOCK, 2 * BLOCK)
     return [first + Int64(offset(columns, step, 0, 0) // 16) for step in range(STEPS)]
-
-
-@dsl_user_op
-def _asm(text: str, constraints: Sequence[str], count: int, operands: Sequence, *, loc=None, ip=None) -> tuple:
-    found = llvm.inline_asm(
-        llvm.StructType.get_literal([T.f32()] * count),
-        [operand.ir_value(loc=loc, ip=ip) for operand in operands],
-        text,
-        ",".join(constraints),
-        has_side_effects=True,
-        is_align_stack=False,
-        asm_dialect=llvm.AsmDialect.AD_ATT,
-        loc=loc,
-        ip=ip,
-    )
-    return tuple(Float32(llvm.extractvalue(T.f32(), found, [i], loc=loc, ip=ip)) for i in range(count))
 
 
 def start(kind: str, columns: int, keys: Sequence[Uint32], queries: Sequence[Int64]) -> tuple:
@@ -74,12 +53,9 @@ def start(kind: str, columns: int, keys: Sequence[Uint32], queries: Sequence[Int
         words = ", ".join(f"${sums + 4 * step + i}" for i in range(4))
         text.append(f"{opcode} {of_sums}, {{{words}}}, ${at_queries + step}, {'more' if step else 'first'}, 1, 1, 0;")
     text.append("wgmma.commit_group.sync.aligned; }")
-    constraints = ["=&f"] * sums + ["r"] * (4 * STEPS) + ["l"] * STEPS + ["~{memory}"]
-    return _asm(" ".join(text), constraints, sums, [*keys, *queries])
+    return on_sums(" ".join(text), sums, [*keys, *queries])
 
 
 def finish(sums: Sequence[Float32], newer: int = 0) -> tuple:
     """Waits for all products but the `newer` newest; the sums as they are then."""
-    count = len(sums)
-    constraints = ["=f"] * count + [str(i) for i in range(count)] + ["~{memory}"]
-    return _asm(f"wgmma.wait_group.sync.aligned {newer};", constraints, count, sums)
+    return on_sums(f"wgmma.wait_group.sync.aligned {newer};", sums)

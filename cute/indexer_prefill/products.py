@@ -1,8 +1,7 @@
 """Matrix products of a warpgroup: 64 query rows in registers times the 128 keys of a block in shared memory."""
 
-from cutlass import Float32, Int32, Int64
-from cutlass._mlir.dialects import llvm
-from cutlass.cutlass_dsl import T, dsl_user_op
+from cutlass import Int32, Int64
+from msa_ops.cute.common import warpgroup_asm
 
 STEPS = 8
 """Matrix products of 16 dims that make up a score."""
@@ -14,12 +13,10 @@ the row's number modulo 8 (the hardware's swizzle of 128 bytes)."""
 
 def descriptor(address: Int32) -> Int64:
     """Of keys at a shared address that is a multiple of 1,024: rows of 128 bytes, swizzled, eight rows 1,024 apart."""
-    fields = 1 << 62 | 64 << 32 | 1 << 16
-    return Int64(address >> 4) | Int64(fields)
+    return warpgroup_asm.descriptor(address, 16, 1024, warpgroup_asm.SWIZZLE_128)
 
 
-@dsl_user_op
-def multiply(kind: str, rows, keys: Int64, *, loc=None, ip=None):
+def multiply(kind: str, rows, keys: Int64):
     """64 fp32 sums a thread of 64 rows x 128 keys; all four warps of a warpgroup together. Waits for them.
 
     rows: 32 registers, four a step as the instruction wants A. keys: their descriptor. Thread 4 g + t of warp w holds,
@@ -37,16 +34,4 @@ def multiply(kind: str, rows, keys: Int64, *, loc=None, ip=None):
         if step == 0:
             lines.append("setp.eq.b32 more, 0, 0;")
     lines.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }")
-    # "&": no sum may share a register with rows that a later step needs.
-    found = llvm.inline_asm(
-        llvm.StructType.get_literal([T.f32()] * 64),
-        [value.ir_value(loc=loc, ip=ip) for value in (*rows, keys)],
-        " ".join(lines),
-        ",".join(["=&f"] * 64 + ["r"] * 32 + ["l", "~{memory}"]),
-        has_side_effects=True,
-        is_align_stack=False,
-        asm_dialect=llvm.AsmDialect.AD_ATT,
-        loc=loc,
-        ip=ip,
-    )
-    return [Float32(llvm.extractvalue(T.f32(), found, [i], loc=loc, ip=ip)) for i in range(64)]
+    return warpgroup_asm.on_sums(" ".join(lines), 64, [*rows, keys])
