@@ -285,6 +285,29 @@ def test_results_are_made_and_given_back(tmp_path: Path, how: str) -> None:
     assert f"expect {launched}" in found
 
 
+def test_results_of_a_failed_launch_are_dropped(tmp_path: Path) -> None:
+    found = replay(
+        tmp_path,
+        """
+        made = tuple(torch.empty(1 << 22, dtype=torch.uint8) for _ in range(2))
+        def into(x, codes, scales, scratch, first, second):
+            note(position, (pointer(first), pointer(second), pointer(scales), 0, 0x3F800000, 64))
+        assert remember(into, made=made, make=_C.ResultMaker.of(made))
+        own = tensors()
+        def pages(): return int(open("/proc/self/statm").read().split()[0])
+        for _ in range(4): call(*own)
+        before, failed = pages(), 0
+        for fail in ("cuGraphLaunch", "cuLaunchKernelEx"):  # the graph, which is not made again then, and kernels
+            os.environ["FAIL"] = fail
+            for _ in range(100):
+                try: call(*own)
+                except RuntimeError: failed += 1
+        say("failed", failed, "more", (pages() - before) * os.sysconf("SC_PAGE_SIZE") < 64 << 20)
+        """,
+    )
+    assert "failed 200 more True" in found, "1.6 GB were made"
+
+
 def test_threads_replay_on_their_own_tensors(tmp_path: Path) -> None:
     found = replay(
         tmp_path,
