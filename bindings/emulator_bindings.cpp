@@ -105,6 +105,7 @@ void set_fault(PyObject* type, const emulator::Fault& fault) {
   const auto& [kind, message, lane, address, pc] = fault.violation;
   error.attr("kind") = emulator::name_of(kind);
   error.attr("kernel") = fault.place.kernel;
+  error.attr("entry") = fault.place.kernel;
   error.attr("line") = fault.place.line;
   error.attr("instruction") = fault.place.text;
   const std::string& source = fault.place.source.whole;

@@ -92,6 +92,7 @@ class SignatureReader:
 class EmulatorFault(RuntimeError):
     kind: str
     kernel: str
+    entry: str  # of PTX
     line: int
     block: tuple[int, int, int]
     warp: int | None

@@ -28,6 +28,7 @@ def test_right_result_with_report_and_json(tmp_path: Path, capsys: pytest.Captur
     assert any(line.startswith("mov.b32 ") for line in lines)
     found = json.loads(file.read_text())
     assert [one["right"] for one in found["runs"]] == [True] * 3
+    assert [one["fault"] for one in found["runs"]] == [None] * 3
     (launch,) = found["runs"][0]["launches"]
     assert launch["global_bytes_read"] == 3 * 64 * 2 and launch["global_bytes_written"] == 3 * (32 + 4)
 
@@ -46,7 +47,9 @@ def test_gfx950_reports_the_same_counts_and_waits_by_what_for(
     assert f"vmcnt {launch['waits_for']['vmcnt']}" in capsys.readouterr().out
 
 
-def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_result_and_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     needs_kernels()
     from msa_ops.emulator import kernel_text
 
@@ -55,8 +58,17 @@ def test_wrong_result_and_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert main(CASE) == 1
     assert "scales: 12 of 12 elements wrong" in capsys.readouterr().out
     monkeypatch.setattr(kernel_text, "ptx", lambda name: honest(name).replace("shl.b64", "add.s64"))
-    assert main(CASE) == 1
-    assert "misaligned: read of 16 bytes" in capsys.readouterr().out
+    file = tmp_path / "counts.json"
+    assert main([*CASE, "--json", str(file)]) == 1
+    assert "misaligned: read of 16 bytes" in (printed := capsys.readouterr().out)
+    (run,) = json.loads(file.read_text())["runs"]
+    fault = run["fault"]
+    assert (fault["kind"], fault["block"], fault["source"]) == ("misaligned", [0, 0, 0], None)
+    assert (fault["warp"], fault["lane"]) == (0, 0) and fault["address"] % 16 != 0
+    assert fault["kernel"].startswith("quantize_nvfp4__") and fault["entry"].startswith("kernel_cutlass_")
+    assert f"[kernel {fault['kernel']}, line {fault['line']} `{fault['instruction']}`, " in printed
+    text = kernel_text.ptx(fault["kernel"]).splitlines()
+    assert fault["instruction"] in " ".join(text[fault["line"] - 1].split())
 
 
 @pytest.mark.parametrize(

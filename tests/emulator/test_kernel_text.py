@@ -50,6 +50,8 @@ def test_named_folder_comes_first(build: Path, tmp_path: Path, monkeypatch: pyte
     (newer / "a__two__sm_90a.ptx").write_text("newer")
     monkeypatch.setenv(kernel_text.ENVIRONMENT, str(newer.parent))
     assert kernel_text.ptx("a__two__sm_90a") == "newer"
+    assert kernel_text.place("a__two__sm_90a") == str(newer / "a__two__sm_90a.ptx")
+    assert kernel_text.place("b__one__sm_90a") == "b__one__sm_90a.ptx in the build's kernels_text.tar.xz"
     assert kernel_text.ptx("b__one__sm_90a").startswith("// b")
 
 

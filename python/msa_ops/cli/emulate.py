@@ -6,7 +6,6 @@ import argparse
 import inspect
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ MOST_SCHEDULES = 1000
 MOST_TOKENS = 1 << 24
 """Of a case: every number of `--set`, and the tokens of all requests. Caches, float64 references and scores of that
 many fill tens of GB."""
-SHOWN_OPCODES = 20
+FAULT_FIELDS = "kind", "kernel", "entry", "line", "instruction", "source", "block", "warp", "lane", "address"
 SCHEMA = "msa-ops-emulate"
 
 
@@ -58,7 +57,7 @@ def add_parser(verbs: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     from msa_ops.bench import result, workload
     from msa_ops.bench.check import Reference
-    from msa_ops.emulator import EmulatorFault, emulate
+    from msa_ops.emulator import EmulatorFault, emulate, tables
     from msa_ops.registry import STORE
 
     if not 0 <= args.seed < 2**63:
@@ -86,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
     launches: list[Launch] = []
     for schedule in (None, *range(args.schedules)):
         start = time.perf_counter()
+        fields = None
         name = "in turn" if schedule is None else f"random {schedule}"
         with emulate(args.chip, seed=schedule, multiprocessors=args.multiprocessors) as chip:
             try:
@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
             except EmulatorFault as fault:
                 source = getattr(fault, "source", None)
                 problem = f"{fault} (source: {source})" if source else f"{fault}"
+                fields = {name: getattr(fault, name, None) for name in FAULT_FIELDS}
         if schedule is None:
             launches = chip.launches
         if not chip.launches and not problem:
@@ -101,13 +102,21 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"{label}: {backend!r} launches no kernel on {chip.platform.arch}{reason}")
         seconds = time.perf_counter() - start
         instructions = sum(launch.report.total_warp_instructions for launch in chip.launches)
-        runs.append({"schedule": name, "right": not problem, "problem": problem, "launches": _described(chip.launches)})
+        runs.append(
+            {
+                "schedule": name,
+                "right": not problem,
+                "problem": problem,
+                "fault": fields,
+                "launches": _described(chip.launches),
+            }
+        )
         print(
             f"{label} {backend} on {chip.platform.arch}, {name}: {problem or 'right'} "
             f"({len(chip.launches)} launches, {instructions:,} warp instructions, {seconds:.1f} s)"
         )
     if args.report:
-        print(report(launches))
+        print(tables(launches))
     if args.json is not None:
         data = {"schema": SCHEMA, "case": case.name, "backend": backend, "arch": chip.platform.arch, "runs": runs}
         whole_file.write(args.json, json.dumps(data, indent=1) + "\n")
@@ -178,80 +187,3 @@ def _described(launches: list[Launch]) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
     return [{"kernel": launch.kernel, **asdict(launch.report)} for launch in launches]
-
-
-def _waits(launch: Launch) -> str:
-    """At barriers, or by what for where a chip parts them."""
-    parts = launch.report.waits_for
-    return ", ".join(f"{name} {n:,}" for name, n in parts.items()) if parts else f"{launch.report.waits:,}"
-
-
-def _ratio(part: int, whole: int) -> str:
-    return f"{part / whole:.2f}" if whole else "-"
-
-
-def report(launches: list[Launch]) -> str:
-    """Tables of what the kernels did: one row a launch, then the most frequent opcodes of all."""
-    from msa_ops.cli.table import format_table
-
-    rows = [
-        [
-            launch.kernel,
-            f"{launch.report.total_warp_instructions:,}",
-            f"{launch.report.global_bytes_read:,}",
-            f"{launch.report.global_bytes_written:,}",
-            ", ".join(f"{kind} {flops:,}" for kind, flops in launch.report.matrix_flops.items()) or "-",
-        ]
-        for launch in launches
-    ]
-    tensors = [
-        [launch.kernel, name, *(f"{n:,}" for n in (moved.read, moved.read_first, moved.written, moved.written_first))]
-        for launch in launches
-        for name, moved in launch.report.tensors.items()
-    ]
-    memory = [
-        [
-            launch.kernel,
-            _ratio(launch.report.global_sectors, launch.report.global_requests),
-            f"{launch.report.shared_passes:,}",
-            f"{launch.report.bank_conflicts:,}",
-            _waits(launch),
-            " ".join(f"{n:,}" for _, n in sorted(launch.report.instructions_of_warp.items())),
-            " ".join(f"{n:,}" for _, n in sorted(launch.report.waits_of_warp.items())) or "-",
-        ]
-        for launch in launches
-    ]
-    spaces = [
-        [launch.kernel, space, f"{moved.read:,}", f"{moved.written:,}"]
-        for launch in launches
-        for space, moved in launch.report.spaces.items()
-    ]
-    opcodes: Counter[str] = Counter()
-    for launch in launches:
-        opcodes.update(launch.report.warp_instructions)
-    total = max(1, opcodes.total())
-    frequent = [[name, f"{n:,}", f"{n / total:.1%}"] for name, n in opcodes.most_common(SHOWN_OPCODES)]
-    return "\n".join(
-        [
-            "",
-            format_table(["kernel", "warp instructions", "bytes read", "bytes written", "matrix flops"], rows),
-            "",
-            format_table(["kernel", "tensor", "bytes read", "once each", "bytes written", "once each"], tensors),
-            "",
-            format_table(
-                [
-                    "kernel",
-                    "sectors a request",
-                    "shared passes",
-                    "conflicts",
-                    "waits",
-                    "instructions of warps 0, 1, ...",
-                    "waits of warps 0, 1, ...",
-                ],
-                memory,
-            ),
-            "",
-            *([format_table(["kernel", "space", "bytes read", "bytes written"], spaces), ""] if spaces else []),
-            format_table(["opcode", "warp instructions", "share"], frequent),
-        ]
-    )

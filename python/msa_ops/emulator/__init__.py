@@ -21,6 +21,7 @@ from msa_ops.emulator.run import (
     run_ptx,
     run_ptx_on_devices,
 )
+from msa_ops.emulator.tables import tables
 from msa_ops.emulator.tensor_map import im2col_map, tensor_map
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "run_gfx950_on_devices",
     "run_ptx",
     "run_ptx_on_devices",
+    "tables",
     "tensor_map",
 ]

@@ -79,7 +79,8 @@ class VirtualChip:
             raise RuntimeError(f"kernel {kernel}: launched outside of an op's call")
         op, backend, memory = call.op, call.backend, call.memory
         if self.platform.vendor == "amd":
-            counters = self._launch_code_object(kernel, arguments, memory)
+            with told(kernel=kernel, place="the code object of this build"):
+                counters = self._launch_code_object(kernel, arguments, memory)
             self.launches.append(Launch(op, backend, kernel, report_of(counters)))
             return
         try:
@@ -88,7 +89,7 @@ class VirtualChip:
             raise NotImplementedError(str(error)) from None
         text = kernel_text.ptx(kernel)
         units.load_for(text)
-        with told(HINT_FOR_BUILT):
+        with told(HINT_FOR_BUILT, kernel, kernel_text.place(kernel)):
             counters = _C.emulate_launch(
                 position,
                 text,

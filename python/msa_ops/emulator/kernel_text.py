@@ -22,22 +22,34 @@ def ptx(kernel: str) -> str:
     Raises NotImplementedError if this installation does not hold it, ValueError for a folder or text that
     cannot be read.
     """
-    folder = os.environ.get(ENVIRONMENT)
-    if folder:
-        if not Path(folder).is_dir():
-            raise ValueError(f"{ENVIRONMENT}: {folder} is no folder; accepted: one that python -m msa_ops.build filled")
-        path = Path(folder) / kernel.rpartition("__")[2] / f"{kernel}.ptx"
-        if path.is_file():
-            try:
-                return path.read_text(encoding="utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{ENVIRONMENT}: {path}: {error}") from None
+    path = _in_named_folder(kernel)
+    if path is not None:
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{ENVIRONMENT}: {path}: {error}") from None
     text = _archive().get(f"{kernel}.ptx")
     if text is None:
         raise NotImplementedError(
             f"kernel {kernel}: its PTX is not in this build of msa_ops; build the wheel with its kernels"
         )
     return text
+
+
+def place(kernel: str) -> str:
+    """Where the text that `ptx` gives stands, for messages."""
+    path = _in_named_folder(kernel)
+    return f"{kernel}.ptx in the build's {ARCHIVE}" if path is None else str(path)
+
+
+def _in_named_folder(kernel: str) -> Path | None:
+    folder = os.environ.get(ENVIRONMENT)
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise ValueError(f"{ENVIRONMENT}: {folder} is no folder; accepted: one that python -m msa_ops.build filled")
+    path = Path(folder) / kernel.rpartition("__")[2] / f"{kernel}.ptx"
+    return path if path.is_file() else None
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_by
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
 from msa_ops.emulator.ptx_parameter import parameter_bytes
-from msa_ops.emulator.source_lines import told
+from msa_ops.emulator.source_lines import HINT_FOR_BUILT, told
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ def run_ptx(
         it has executed griddepcontrol.wait; but a load that says that others write meanwhile (`ld.relaxed`, `.acquire`,
         `.volatile`) may, of a pair, and until then gives what stood there before (with `seed`: either, at random).
 
-    Raises EmulatorFault for what the kernel does wrong (kind, kernel, line, block, warp, lane, address; instruction: as
-    written in the line; ptx: the text in which `line` counts; source: "FILE:LINE" if the text has line information,
-    else None), PtxError (a ValueError) for text that is not PTX, UnsupportedPtx (a NotImplementedError) for
-    instructions that the emulator lacks, both with `line` and before anything runs; ValueError for arguments or a
-    launch that do not fit.
+    Raises EmulatorFault for what the kernel does wrong (kind, kernel, line, block, warp, lane, address; entry: the
+    kernel's name in the text; instruction: as written in the line; ptx: the text in which `line` counts; source:
+    "FILE:LINE" if the text has line information, else None), PtxError (a ValueError) for text that is not PTX,
+    UnsupportedPtx (a NotImplementedError) for instructions that the emulator lacks, both with `line` and before
+    anything runs; ValueError for arguments or a launch that do not fit.
     """
     check_options(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
@@ -262,7 +262,7 @@ def run_compiled(
     slots = [_slot(i, value) for i, value in enumerate(args)]
     memory = allocations_of(args, tensors)
     units.load_for(ptx)
-    with told():
+    with told(HINT_FOR_BUILT, kernel_name):
         return report_of(
             _C.emulate_launch(
                 position, ptx, memory, slots, max_instructions, arch, seed, sum_order, multiprocessors=multiprocessors

@@ -20,14 +20,22 @@ _LOC = re.compile(r"^\s*\.loc\s", re.MULTILINE)
 
 
 @contextlib.contextmanager
-def told(hint: str = HINT) -> Iterator[None]:
+def told(hint: str = HINT, kernel: str = "", place: str = "") -> Iterator[None]:
     """An EmulatorFault that leaves the block says in a note what its `source` is. If its text, made by CuTe-DSL, has
-    no line information, the note is the hint."""
+    no line information, the note is the hint.
+
+    kernel: the name by which the user knows it, in the place of its name in PTX. place: where its text is.
+    """
     try:
         yield
     except EmulatorFault as fault:
+        if kernel:
+            fault.kernel = kernel
+            fault.args = (str(fault).replace(f"[kernel {fault.entry},", f"[kernel {kernel},", 1),)
+        if place:
+            fault.add_note(f"text: {place}, entry {fault.entry}")
         if fault.source is not None:
             fault.add_note(f"source: {fault.source}")
-        elif fault.ptx is not None and "cutlass" in fault.kernel and not _LOC.search(fault.ptx):
+        elif fault.ptx is not None and "cutlass" in fault.entry and not _LOC.search(fault.ptx):
             fault.add_note(f"source: {hint}")
         raise
