@@ -29,7 +29,7 @@ std::vector<Token> tokenize(std::string_view source) {
   while (at < source.size()) {
     const char c = source[at];
     if (c == '\n') ++line;
-    if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == '\0') {
+    if (std::isspace(static_cast<unsigned char>(c)) != 0) {
       ++at;
     } else if (c == '/' && peek(1) == '/') {
       while (at < source.size() && source[at] != '\n') ++at;
@@ -55,7 +55,7 @@ std::vector<Token> tokenize(std::string_view source) {
         length += peek(length) == ':' ? 2 : 1;
       }
       add(Token::Kind::kWord, length);
-    } else if (std::strchr("{}[]()<>,;:@!|+-=*/%&^~?", c) != nullptr) {
+    } else if (c != '\0' && std::strchr("{}[]()<>,;:@!|+-=*/%&^~?", c) != nullptr) {
       add(Token::Kind::kMark, 1);
     } else {
       char shown[8];

@@ -39,6 +39,26 @@ def check_options(
             whole(name, value, 0, _LARGEST)
 
 
+def text(name: str, value: Any) -> str:
+    """The value, a string. Raises TypeError for anything else, ValueError for one that C++ cannot take."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: {type(value).__name__}; accepted: str")
+    if "\0" in value:
+        raise ValueError(f"{name}: a NUL at {value.index(chr(0))}, where texts end for a driver")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name}: {value[error.start]!r} at {error.start}, which is half a character") from None
+    return value
+
+
+def several(name: str, value: Any) -> Sequence[Any]:
+    """The value, a sequence of other values. Raises TypeError for anything else, strings and bytes among it."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        raise TypeError(f"{name}: {type(value).__name__}; accepted: a list or tuple")
+    return value
+
+
 def three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     """One to three positive numbers, x first; those that are missing are 1."""
     given: Any = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)

@@ -15,7 +15,7 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import units
-from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import allocation, is_memory
 from msa_ops.emulator.object_header import LauncherArguments, launcher_arguments
@@ -179,19 +179,26 @@ def load_object(
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         raise NotImplementedError(f"objects are loaded on x86-64 only, not on {platform.machine()}")
-    texts = [ptx] if isinstance(ptx, str) else list(ptx)
+    texts = [ptx] if isinstance(ptx, str) else list(several("ptx", ptx))
+    for name, value in (("path", path), ("header", header)):
+        if isinstance(value, str):
+            text(name, value)
+        elif not isinstance(value, os.PathLike) and (value is not None or name == "path"):
+            raise TypeError(f"{name}: {type(value).__name__}; accepted: str or a path")
     if not texts:
         raise ValueError("ptx: no text; accepted: the texts of the kernels that the object launches")
-    for text in texts:
-        check_text(text)
-        if not text.strip():
+    for one in texts:
+        check_text(one)
+        if not one.strip():
             raise ValueError("ptx: an empty text; accepted: the texts of the kernels that the object launches")
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"path: {path} is a folder; accepted: an object file")
     content = path.read_bytes()
     if content[:4] != b"\x7fELF":
         raise ValueError(f"{path}: not an object file")
-    for text in texts:
-        units.load_for(text)
+    for one in texts:
+        units.load_for(one)
     library = linked(path, compiler)
     launcher = _launcher(path, content)
     prefix = f"_mlir_{launcher[1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, TypeAlias
 
-from msa_ops.emulator.arguments import whole
+from msa_ops.emulator.arguments import text, whole
 from msa_ops.registry.platform import Platform, parse
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def device(chip: ChipLike, multiprocessors: int | None = None) -> tuple[str, int
     if multiprocessors is not None:
         multiprocessors = whole("multiprocessors", multiprocessors, 1, 1024)
     if isinstance(chip, str):
+        text("chip", chip)
         with contextlib.suppress(ValueError):  # of a name that nobody knows the place of use says what it accepts
             chip = parse(chip).arch
         return str(chip), multiprocessors

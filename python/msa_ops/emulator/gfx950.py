@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msa_ops import _C
-from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text, three
 from msa_ops.emulator.memory import allocation, is_memory
 from msa_ops.emulator.run import Report, allocations_of, report_of
 
@@ -44,10 +44,14 @@ def run_gfx950(
     ValueError for arguments or a launch that do not fit.
     """
     check_options(max_instructions=max_instructions, seed=seed, shared=lds)
+    _check_kernel(code_object, kernel)
     if isinstance(arguments, bytes):
         kernarg, allocations = arguments, allocations_of((), tensors)
     else:
-        kernarg, allocations = pack_kernarg(code_object, kernel, arguments), allocations_of(arguments, tensors)
+        kernarg, allocations = (
+            pack_kernarg(code_object, kernel, several("arguments", arguments)),
+            allocations_of(arguments, tensors),
+        )
     shape = three("grid", grid), three("block", block)
     return report_of(
         _C.emulate_code_object(
@@ -84,7 +88,8 @@ def run_gfx950_on_devices(
     in `run_gfx950`; returns the reports of the devices.
     """
     check_options(max_instructions=max_instructions, seed=seed, shared=lds)
-    if not arguments:
+    _check_kernel(code_object, kernel)
+    if not several("arguments", arguments):
         raise ValueError("arguments: none; accepted: those of at least one device")
     allocations = allocations_of((), tensors)
     kernargs = []
@@ -92,7 +97,7 @@ def run_gfx950_on_devices(
         if isinstance(values, bytes):
             kernargs.append(values)
             continue
-        kernargs.append(pack_kernarg(code_object, kernel, values))
+        kernargs.append(pack_kernarg(code_object, kernel, several(f"arguments of device {rank}", values)))
         allocations += allocations_of(values, None, f"device {rank} ")
     shape = three("grid", grid), three("block", block)
     counters = _C.emulate_code_object_on_devices(
@@ -110,14 +115,19 @@ def run_gfx950_on_devices(
     return [report_of(count) for count in counters]
 
 
+def _check_kernel(code_object: Any, kernel: Any) -> None:
+    if not isinstance(code_object, bytes):
+        raise TypeError(f"code_object: {type(code_object).__name__}; accepted: bytes")
+    text("kernel", kernel)
+
+
 def _ranges(values: Sequence[Any]) -> list[tuple[int, int]]:
-    return [allocation("uncached", value)[:2] for value in values]
+    return [allocation("uncached", value)[:2] for value in several("uncached", values)]
 
 
 def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:
     """The bytes of a kernel's explicit arguments. Raises ValueError if their number or a size does not fit."""
-    if not isinstance(code_object, bytes):
-        raise TypeError(f"code_object: {type(code_object).__name__}; accepted: bytes")
+    _check_kernel(code_object, kernel)
     kernels = {found["name"]: found for found in _C.code_object_kernels(code_object)}
     if not kernel and len(kernels) == 1:
         (kernel,) = kernels

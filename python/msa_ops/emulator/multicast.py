@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from msa_ops import _C
+from msa_ops.emulator.arguments import several
 from msa_ops.emulator.memory import allocation, is_memory
 
 
@@ -27,7 +28,7 @@ def multicast(tensors: Sequence[Any]) -> Tensor:
     Raises ValueError for no tensors, tensors that are not alike, or that `run_ptx` would not take; TypeError for
     anything else than tensors and arrays.
     """
-    made = [allocation(f"tensors[{i}]", value) for i, value in enumerate(tensors)]
+    made = [allocation(f"tensors[{i}]", value) for i, value in enumerate(several("tensors", tensors))]
     if not made:
         raise ValueError("tensors: none; accepted: one a device")
     first = tensors[0]

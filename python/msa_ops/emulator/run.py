@@ -8,7 +8,7 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import units
-from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, three, whole
+from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text, three, whole
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
 from msa_ops.emulator.ptx_parameter import parameter_bytes
@@ -143,6 +143,8 @@ def run_ptx(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
     )
     check_text(ptx)
+    text("entry", entry)
+    several("arguments", arguments)
     arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
     declared = _C.ptx_parameters(ptx, entry)
@@ -200,6 +202,11 @@ def run_ptx_on_devices(
         max_instructions=max_instructions, seed=seed, threads=threads, sum_order=sum_order, shared=shared_memory
     )
     check_text(ptx)
+    text("entry", entry)
+    if not isinstance(peer_access, bool):
+        raise TypeError(f"peer_access: {type(peer_access).__name__}; accepted: True or False")
+    for i, own in enumerate(several("arguments", arguments)):
+        several(f"arguments of device {i}", own)
     arch, multiprocessors = device(chip, multiprocessors)
     units.load_for(ptx)
     declared = _C.ptx_parameters(ptx, entry)
@@ -252,8 +259,9 @@ def run_compiled(
 
     Raises as `run_ptx`; NotImplementedError if this build does not hold the kernel.
     """
+    several("args", args)
     try:
-        position = _C.find_kernel(kernel_name)
+        position = _C.find_kernel(text("kernel_name", kernel_name))
     except IndexError as error:
         raise NotImplementedError(str(error)) from None
     check_options(max_instructions=max_instructions, seed=seed, sum_order=sum_order)
@@ -285,10 +293,12 @@ def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, 
 def pending_of(pending: Sequence[Any]) -> list[Pending]:
     """What an earlier launch may still be writing: arrays, or pairs of an array and what it held before.
 
-    Raises ValueError for a pair of different sizes, and as `allocation`.
+    Raises ValueError for a pair of different sizes, TypeError for no list, and as `allocation`.
     """
     found = []
-    for i, one in enumerate(pending):
+    for i, one in enumerate(several("pending", pending)):
+        if isinstance(one, tuple) and len(one) != 2:
+            raise ValueError(f"pending {i}: {len(one)} values; accepted: an array, or it and what it was before")
         array, earlier = one if isinstance(one, tuple) else (one, None)
         address, size, *_ = allocation(f"pending {i}", array)
         before = 0
@@ -302,12 +312,7 @@ def pending_of(pending: Sequence[Any]) -> list[Pending]:
 
 def check_text(ptx: Any) -> None:
     """Raises TypeError for anything but a string, ValueError for one that is no text."""
-    if not isinstance(ptx, str):
-        raise TypeError(f"ptx: {type(ptx).__name__}; accepted: str")
-    try:
-        ptx.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"ptx: {ptx[error.start]!r} at {error.start}, which is half a character") from None
+    text("ptx", ptx)
 
 
 def _address(value: Any) -> int:
