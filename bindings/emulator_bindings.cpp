@@ -29,21 +29,29 @@ namespace py = pybind11;
 namespace msa_ops {
 namespace {
 
+// Without a cluster: of single blocks, or what the kernel demands.
+emulator::LaunchShape shape_of(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
+                               std::size_t shared_memory, const std::optional<std::array<unsigned, 3>>& cluster,
+                               bool not_portable) {
+  return {grid, block, shared_memory, cluster.value_or(std::array<unsigned, 3>{1, 1, 1}), cluster.has_value(), not_portable};
+}
+
 emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,
                                std::array<unsigned, 3> block, std::size_t shared_memory,
                                const std::vector<py::bytes>& parameters,
                                const std::vector<AllocationTuple>& allocations, std::uint64_t max_instructions,
-                               std::array<unsigned, 3> cluster, const std::string& chip,
+                               std::optional<std::array<unsigned, 3>> cluster, const std::string& chip,
                                std::optional<std::uint64_t> seed,
                                std::optional<std::uint64_t> sum_order, unsigned threads,
-                               std::optional<unsigned> multiprocessors, const std::vector<PendingTuple>& pending) {
+                               std::optional<unsigned> multiprocessors, const std::vector<PendingTuple>& pending,
+                               bool not_portable) {
   const std::vector<std::string> bytes(parameters.begin(), parameters.end());
   const py::gil_scoped_release release;
   emulator::ptx::Kernel kernel(ptx, entry);
   emulator::GlobalMemory memory(allocations_from(allocations));
   memory.set_pending(pending_from(pending));
   emulator::Counters counters;
-  emulator::ptx::execute(kernel, {grid, block, shared_memory, cluster}, bytes,
+  emulator::ptx::execute(kernel, shape_of(grid, block, shared_memory, cluster, not_portable), bytes,
                          emulator::chip_of(chip, multiprocessors), memory,
                          {max_instructions, seed, sum_order, threads}, counters);
   return counters;
@@ -53,9 +61,8 @@ std::vector<emulator::Counters> emulate_on_devices(
     const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
     std::size_t shared_memory, const std::vector<std::vector<py::bytes>>& parameters,
     const std::vector<std::vector<AllocationTuple>>& allocations, std::uint64_t max_instructions,
-    std::array<unsigned, 3> cluster, const std::string& chip, std::optional<std::uint64_t> seed,
-    std::optional<std::uint64_t> sum_order, unsigned threads,
-                               std::optional<unsigned> multiprocessors) {
+    std::optional<std::array<unsigned, 3>> cluster, const std::string& chip, std::optional<std::uint64_t> seed,
+    std::optional<std::uint64_t> sum_order, unsigned threads, std::optional<unsigned> multiprocessors, bool not_portable) {
   std::vector<std::vector<std::string>> bytes;
   for (const auto& one : parameters) bytes.emplace_back(one.begin(), one.end());
   const py::gil_scoped_release release;
@@ -64,7 +71,8 @@ std::vector<emulator::Counters> emulate_on_devices(
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     kernels.push_back(std::make_unique<emulator::ptx::Kernel>(ptx, entry));
     devices.push_back(
-        {kernels.back().get(), {grid, block, shared_memory, cluster}, bytes[i], emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
+        {kernels.back().get(), shape_of(grid, block, shared_memory, cluster, not_portable), bytes[i],
+         emulator::GlobalMemory(allocations_from(allocations.at(i))), {}});
   }
   emulator::ptx::execute_on_devices(devices, emulator::chip_of(chip, multiprocessors),
                                     {max_instructions, seed, sum_order, threads});
@@ -172,14 +180,14 @@ void add_emulator(py::module_& m) {
       .def_property_readonly("address", &MulticastRange::address);
   m.def("emulate_ptx", &emulate_ptx, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
-        py::arg("cluster") = std::array<unsigned, 3>{1, 1, 1}, py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
+        py::arg("cluster") = py::none(), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),
         py::arg("sum_order") = py::none(), py::arg("threads") = 1, py::arg("multiprocessors") = py::none(),
-        py::arg("pending") = std::vector<PendingTuple>{},
+        py::arg("pending") = std::vector<PendingTuple>{}, py::arg("not_portable") = false,
         "Executes one launch of a PTX kernel on this machine's memory.");
   m.def("emulate_on_devices", &emulate_on_devices, py::arg("ptx"), py::arg("entry"), py::arg("grid"), py::arg("block"),
         py::arg("shared_memory"), py::arg("parameters"), py::arg("allocations"), py::arg("max_instructions"),
         py::arg("cluster"), py::arg("chip"), py::arg("seed"), py::arg("sum_order"), py::arg("threads"),
-        py::arg("multiprocessors") = py::none(),
+        py::arg("multiprocessors") = py::none(), py::arg("not_portable") = false,
         "Executes a launch of a PTX kernel on each of several devices at the same time.");
   m.def("emulate_launch", &emulate_launch, py::arg("position"), py::arg("ptx"), py::arg("allocations"),
         py::arg("arguments"), py::arg("max_instructions"), py::arg("chip") = "sm_90a", py::arg("seed") = py::none(),

@@ -21,6 +21,7 @@ constexpr int kComputeCapabilityMajor = 75;
 constexpr int kComputeCapabilityMinor = 76;
 constexpr int kMaxSharedMemoryPerBlockOptin = 97;
 constexpr int kMaxDynamicSharedMemory = 8;
+constexpr int kNonPortableClusterSizeAllowed = 14;
 
 constexpr std::size_t kSharedMemoryWithoutOptIn = 48 * 1024;
 
@@ -58,6 +59,7 @@ int EmulatorRuntime::kernel_get_attribute(int* value, int attribute, KernelImage
 }
 
 int EmulatorRuntime::kernel_set_attribute(KernelImage& kernel, int attribute, int value, int) {
+  if (attribute == kNonPortableClusterSizeAllowed) not_portable_[&kernel] = value != 0;
   if (attribute != kMaxDynamicSharedMemory) return 0;
   if (value < 0 || static_cast<std::size_t>(value) > chip_.shared_memory_a_block) return kInvalidValue;
   dynamic_shared_memory_[&kernel] = value;
@@ -134,6 +136,7 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
     if (attribute.id == kClusterDimension) {
       std::copy_n(attribute.value, sizeof(launch.shape.cluster),
                   reinterpret_cast<unsigned char*>(launch.shape.cluster.data()));
+      launch.shape.asks_for_cluster = true;
     } else if (attribute.id == kProgrammaticSerialization) {
       int allowed = 0;
       std::memcpy(&allowed, attribute.value, sizeof(allowed));
@@ -156,6 +159,8 @@ EmulatorRuntime::Launch EmulatorRuntime::launch_of(const LaunchConfig& config, K
   std::copy_n(config.grid, 3, launch.shape.grid.begin());
   std::copy_n(config.block, 3, launch.shape.block.begin());
   launch.shape.dynamic_shared_memory = config.dynamic_shared_memory;
+  const auto not_portable = not_portable_.find(&image);
+  launch.shape.may_be_not_portable = not_portable != not_portable_.end() && not_portable->second;
   return launch;
 }
 

@@ -66,6 +66,7 @@ class EmulatorRuntime : public Runtime {
   emulator::RunOptions options_;
   std::vector<emulator::GlobalMemory::Pending> pending_;
   std::map<const KernelImage*, int> dynamic_shared_memory_;  // what each kernel was allowed
+  std::map<const KernelImage*, bool> not_portable_;          // whether it was allowed clusters of more than 8 blocks
 };
 
 }  // namespace msa_ops

@@ -123,6 +123,7 @@ bool ClusterBarrier::passed(unsigned warp, std::uint32_t lanes, bool is_acquire)
   state.waited |= lanes;
   state.arrived &= ~lanes;
   if (is_acquire) ordering_->acquire(complete_);
+  ordering_->note_start_of_all();
   return true;
 }
 

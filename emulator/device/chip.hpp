@@ -17,12 +17,15 @@ struct Chip {
   std::size_t static_shared_memory;      // bytes of it that a kernel may declare
   std::size_t shared_memory_a_multiprocessor;
   unsigned tensor_memory_columns;        // 0: it has none
-  unsigned cluster_blocks = 16;          // most in a cluster; above 8 if the kernel allows it
+  unsigned cluster_blocks = 16;          // most in a cluster
   unsigned threads_a_multiprocessor = 2048;
   unsigned blocks_a_multiprocessor = 32;
   unsigned threads_a_block = 1024;
   std::array<unsigned, 3> grid{2'147'483'647, 65'535, 65'535};
   std::array<unsigned, 3> block{1024, 1024, 64};
+  unsigned portable_cluster_blocks = 8;  // unless the kernel was allowed more
+  // Of a GPC, in which a cluster is; those of Hopper and later have 16 at least.
+  unsigned multiprocessors_a_cluster = 16;
 
   // Whether PTX of this .target runs on it: sm_XY of its own or an earlier generation, sm_XYa of itself, sm_XYf of
   // its family.

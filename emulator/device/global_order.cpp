@@ -240,7 +240,8 @@ void GlobalWatch::use_cell(Cell& cell, std::uint64_t address, std::size_t bytes,
     if (verdict == Verdict::kOrdered) return;
     Violation found = mistake(verdict, culprit, record, writes, earlier_writes, address, lane);
     const bool may_be_same =
-        writes && verdict == Verdict::kRace && !record.strong && !record.asynchronous && plain(earlier);
+        writes && verdict == Verdict::kRace && !record.strong && !record.asynchronous && plain(earlier) &&
+        (earlier_writes || doubtful);  // who stores after a store that it knows is not one of several
     if (!may_be_same) throw Violation(std::move(found));
     ordering_.same_values().doubt(reinterpret_cast<const std::byte*>(address), nullptr, 0, bytes, std::move(found));
     doubtful = true;

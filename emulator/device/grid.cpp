@@ -30,6 +30,20 @@ void check(const char* what, std::uint64_t value, std::uint64_t least, std::uint
   }
 }
 
+// Blocks that a multiprocessor holds at once.
+std::size_t blocks_a_multiprocessor(const Program& program, const LaunchShape& shape, const Chip& chip) {
+  const std::size_t shared = shape.dynamic_shared_memory + program.static_shared_memory() + 1024;
+  const std::size_t blocks = std::min({std::size_t{chip.blocks_a_multiprocessor},
+                                       std::size_t{chip.threads_a_multiprocessor / shape.threads()},
+                                       chip.shared_memory_a_multiprocessor / shared});
+  return std::max<std::size_t>(1, blocks);
+}
+
+// As many clusters as the chip holds at once.
+std::size_t most_resident(const Program& program, const LaunchShape& shape, const Chip& chip) {
+  return std::max<std::size_t>(1, blocks_a_multiprocessor(program, shape, chip) * chip.multiprocessors / shape.cluster_blocks());
+}
+
 void check_shape(const Program& program, const LaunchShape& shape, const Chip& chip) {
   constexpr std::array<const char*, 3> kGridNames{"grid x", "grid y", "grid z"};
   constexpr std::array<const char*, 3> kBlockNames{"block x", "block y", "block z"};
@@ -47,30 +61,39 @@ void check_shape(const Program& program, const LaunchShape& shape, const Chip& c
   }
   check("threads a block", threads, 1, chip.threads_a_block);
   check("blocks a cluster", shape.cluster_blocks(), 1, chip.cluster_blocks);
+  if (shape.cluster_blocks() > chip.portable_cluster_blocks && !shape.may_be_not_portable) {
+    throw std::invalid_argument("cluster: " + std::to_string(shape.cluster_blocks()) + " blocks; accepted: 1 to " +
+                                std::to_string(chip.portable_cluster_blocks) +
+                                " unless the kernel is allowed clusters that are not portable");
+  }
   check("dynamic shared memory", shape.dynamic_shared_memory, 0, chip.shared_memory_a_block);
   check("static shared memory", program.static_shared_memory(), 0, chip.static_shared_memory);
   check("shared memory", shape.dynamic_shared_memory + program.static_shared_memory(), 0, chip.shared_memory_a_block);
+  const std::size_t together = std::min(chip.multiprocessors, chip.multiprocessors_a_cluster);
+  const std::size_t held = together * blocks_a_multiprocessor(program, shape, chip);
+  if (shape.cluster_blocks() > held) {
+    throw std::invalid_argument("cluster: " + std::to_string(shape.cluster_blocks()) + " blocks of " +
+                                std::to_string(shape.threads()) + " threads and " +
+                                std::to_string(shape.dynamic_shared_memory + program.static_shared_memory()) +
+                                " bytes of shared memory; the chip holds " + std::to_string(held) + " at once");
+  }
 }
 
-// As many clusters as the chip holds at once.
-std::size_t most_resident(const Program& program, const LaunchShape& shape, const Chip& chip) {
-  const std::size_t shared = shape.dynamic_shared_memory + program.static_shared_memory() + 1024;
-  const std::size_t blocks = std::min({std::size_t{chip.blocks_a_multiprocessor},
-                                       std::size_t{chip.threads_a_multiprocessor / shape.threads()},
-                                       chip.shared_memory_a_multiprocessor / shared});
-  return std::max<std::size_t>(1, std::max<std::size_t>(1, blocks) * chip.multiprocessors / shape.cluster_blocks());
-}
 
 // Watches what the launches may write, in as much memory as this leaves of that of resident blocks; null if the instruction
 // set has rules of its own.
 std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, const RunOptions& options) {
-  constexpr std::size_t kBytesABlock = std::size_t{48} << 20;
-  std::size_t blocks = 0;
+  // A block's shared memory, tensor memory, registers and records take the rest of 64 MB.
+  constexpr std::size_t kBytesABlock = std::size_t{48} << 20, kAtLeast = std::size_t{8} << 20;
+  std::size_t bytes = 0;
   GlobalOrder::Ranges all;
   for (const GridLaunch& launch : launches) {
     if (!launch.program->orders_global_memory()) return nullptr;
     const std::size_t grid = std::size_t{launch.shape->grid[0]} * launch.shape->grid[1] * launch.shape->grid[2];
-    blocks += std::min(grid, most_resident(*launch.program, *launch.shape, *launch.chip) * launch.shape->cluster_blocks());
+    const std::size_t blocks =
+        std::min(grid, most_resident(*launch.program, *launch.shape, *launch.chip) * launch.shape->cluster_blocks());
+    const std::size_t local = 2 * launch.program->local_memory() * launch.shape->threads();  // and what is written of it
+    bytes += blocks * (kBytesABlock - std::min(kBytesABlock - kAtLeast, local));
     for (const Allocation& one : launch.global->allocations()) {
       if (one.writable && one.copies.empty() && one.bytes > 0) all.emplace_back(one.address, one.address + one.bytes);
     }
@@ -81,7 +104,7 @@ std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, c
     if (!watched.empty() && first <= watched.back().second) watched.back().second = std::max(watched.back().second, end);
     else watched.emplace_back(first, end);
   }
-  return std::make_unique<GlobalOrder>(std::move(watched), kBytesABlock * blocks, options.threads > 1);
+  return std::make_unique<GlobalOrder>(std::move(watched), bytes, options.threads > 1);
 }
 
 // The clusters of one launch that one thread of the host runs.

@@ -32,6 +32,7 @@ void Ordering::reset(std::uint32_t cluster) {
   records_.assign(1, Record{});
   memo_.fill({});
   actors_ = warps_ * kActorsAWarp;
+  start_ = add_actor();
   mbarrier_ = 0;
   same_values_.forget();
 }

@@ -93,6 +93,16 @@ class Ordering {
     const State& state = states_[warp];
     return at(state.known.seen, actor) >= clock || at(state.from_reads.seen, actor) >= clock;
   }
+  // That all blocks of the cluster run, which the present warp finds at their barrier, in whatever order.
+  void note_start_of_all() { raise(states_[warp_].known.seen, start_, 1); }
+  // Whether the present warp knows that a block with these warps runs: by that, or by anything that one of them has done.
+  bool knows_start_of(unsigned first_warp, unsigned num_warps) const {
+    if (has_heard(warp_, start_, 1)) return true;
+    for (unsigned warp = first_warp; warp < first_warp + num_warps; ++warp) {
+      if (has_heard(warp_, warp * kActorsAWarp, 1)) return true;
+    }
+    return false;
+  }
   bool has_fenced() const { return states_[warp_].fence_used; }  // the present warp, by fence()
   Clock clock() const { return states_[warp_].clock; }
 
@@ -167,6 +177,7 @@ class Ordering {
   std::vector<State> states_;
   std::vector<Record> records_{Record{}};
   Actor actors_ = 0;
+  Actor start_ = 0;  // whose only deed is that all blocks run
   unsigned warp_ = 0;
   const std::uint32_t* pc_ = nullptr;
   struct Memo {

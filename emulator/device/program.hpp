@@ -47,6 +47,7 @@ class Program {
   // Registers of a thread at the start, of a kernel whose warps may change them; 0: none does, or it is not known.
   virtual unsigned registers_a_thread() const { return 0; }
   virtual std::size_t static_shared_memory() const = 0;   // bytes that the kernel declares
+  virtual std::size_t local_memory() const { return 0; }  // bytes that it declares a thread
   // Line, text and source of an instruction by its number; 0 and nothing where the instruction set does not say.
   virtual int line_of(std::uint32_t) const { return 0; }
   virtual std::string text_of(std::uint32_t) const { return ""; }

@@ -88,7 +88,9 @@ inline void SharedMemory::use_cell(Cell& cell, std::size_t at, std::size_t bytes
       return;
     }
     Violation found = mistake(cell, earlier, verdict, at, writes, strong, asynchronous, earlier_writes, lane);
-    if (!stores || strong || !leaves_doubt(earlier, verdict, at, bytes)) throw Violation(std::move(found));
+    // Who stores after another store that it knows is not one of several that store the same.
+    const bool alone = !earlier_writes && !doubtful;
+    if (!stores || strong || alone || !leaves_doubt(earlier, verdict, at, bytes)) throw Violation(std::move(found));
     ordering_.same_values().doubt(&data_[at], &written_[at], kWritten, bytes, std::move(found));
     doubtful = true;
   };

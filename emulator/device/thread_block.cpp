@@ -53,6 +53,12 @@ ThreadBlock& ThreadBlock::holder(std::uint64_t address, int lane) {
                     "shared memory of block " + std::to_string(rank) + " of the cluster, which has ended", lane,
                     address};
   }
+  if (!cluster_.ordering().knows_start_of(found.actor_warp(0), found.num_warps())) {
+    throw Violation{FaultKind::kRace,
+                    "use of shared memory of block " + std::to_string(rank) +
+                        " of the cluster, of which nothing says that it runs already (a barrier.cluster is missing)",
+                    lane, address};
+  }
   return found;
 }
 

@@ -7,7 +7,7 @@ namespace msa_ops::emulator::ptx {
 
 namespace {
 
-void prepare(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters, const Chip& chip) {
+void prepare(Kernel& kernel, LaunchShape& shape, const std::vector<std::string>& parameters, const Chip& chip) {
   if (!chip.runs(kernel.target())) {
     throw std::invalid_argument("kernel " + kernel.name() + ": compiled for " + kernel.target() + ", which " +
                                 chip.name + " does not run");
@@ -28,18 +28,12 @@ void prepare(Kernel& kernel, const LaunchShape& shape, const std::vector<std::st
   }
   kernel.set_parameters(bytes);
   kernel.check_block(shape.block);
-  const auto& required = kernel.required_cluster();
-  if (required[0] != 0 && required != shape.cluster) {
-    throw std::invalid_argument("kernel " + kernel.name() + ": launched in clusters of " +
-                                std::to_string(shape.cluster_blocks()) + " blocks; it demands " +
-                                std::to_string(required[0]) + " x " + std::to_string(required[1]) + " x " +
-                                std::to_string(required[2]));
-  }
+  kernel.check_cluster(shape);
 }
 
 }  // namespace
 
-void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters, const Chip& chip,
+void execute(Kernel& kernel, LaunchShape shape, const std::vector<std::string>& parameters, const Chip& chip,
              const GlobalMemory& global, const RunOptions& options, Counters& counters) {
   prepare(kernel, shape, parameters, chip);
   run_grid(kernel, shape, chip, global.with(kernel.variables()), options, counters);

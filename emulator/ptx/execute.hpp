@@ -13,7 +13,7 @@ namespace msa_ops::emulator::ptx {
 // The kernel's parameters, in order, as the bytes that the kernel declares for them. Throws std::invalid_argument if
 // their number or a size differs, for a launch over the limits, and for a kernel that is compiled for another chip;
 // Fault for what the kernel does wrong.
-void execute(Kernel& kernel, const LaunchShape& shape, const std::vector<std::string>& parameters,
+void execute(Kernel& kernel, LaunchShape shape, const std::vector<std::string>& parameters,
              const Chip& chip, const GlobalMemory& global, const RunOptions& options, Counters& counters);
 
 // A kernel on each of several devices at once, each with parameters and memory of its own.

@@ -765,6 +765,8 @@ Kernel::Kernel(std::string_view source, const std::string& entry) : text_(std::m
   required_threads_ = found->required_threads;
   max_threads_ = found->max_threads;
   required_cluster_ = found->required_cluster;
+  most_cluster_blocks_ = found->most_cluster_blocks;
+  explicit_cluster_ = found->explicit_cluster;
   if (found->statements.empty()) throw PtxError("kernel `" + name_ + "` has no instruction", found->line);
   // At an address that does not change, for kernels that take the address of a parameter.
   constexpr std::size_t kAlignment = 64;
@@ -820,6 +822,23 @@ void Kernel::check_block(const std::array<unsigned, 3>& block) const {
   if (max_threads_ != 0 && block[0] * block[1] * block[2] > max_threads_) {
     throw std::invalid_argument("block: " + text(block) + "; the kernel takes " + std::to_string(max_threads_) +
                                 " threads at most");
+  }
+}
+
+void Kernel::check_cluster(LaunchShape& shape) const {
+  const bool demands = required_cluster_[0] != 0;
+  if (demands && !shape.asks_for_cluster) shape.cluster = required_cluster_;
+  if (demands && required_cluster_ != shape.cluster) {
+    throw std::invalid_argument("kernel " + name_ + ": launched in clusters of " + std::to_string(shape.cluster_blocks()) +
+                                " blocks; it demands " + std::to_string(required_cluster_[0]) + " x " +
+                                std::to_string(required_cluster_[1]) + " x " + std::to_string(required_cluster_[2]));
+  }
+  if (explicit_cluster_ && !demands && !shape.asks_for_cluster) {
+    throw std::invalid_argument("kernel " + name_ + ": launched without a cluster's size, which it demands (.explicitcluster)");
+  }
+  if (most_cluster_blocks_ != 0 && shape.cluster_blocks() > most_cluster_blocks_) {
+    throw std::invalid_argument("kernel " + name_ + ": launched in clusters of " + std::to_string(shape.cluster_blocks()) +
+                                " blocks; it takes " + std::to_string(most_cluster_blocks_) + " at most (.maxclusterrank)");
   }
 }
 

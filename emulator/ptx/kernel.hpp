@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../device/global_memory.hpp"
+#include "../device/grid.hpp"
 #include "../device/program.hpp"
 #include "calls.hpp"
 #include "instruction.hpp"
@@ -31,6 +32,7 @@ class Kernel : public Program {
   std::uint64_t shared_base() const override { return 1024; }  // the first KB is the system's on sm_90
   std::size_t static_shared_memory() const override { return static_shared_; }
   bool orders_global_memory() const override { return true; }
+  std::size_t local_memory() const override { return local_bytes_; }
   unsigned registers_a_thread() const override { return registers_a_thread_; }
   std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const override;
 
@@ -63,8 +65,8 @@ class Kernel : public Program {
   std::string text_of(std::uint32_t pc) const override;
   SourcePlace source_of(std::uint32_t pc) const override;
   std::shared_ptr<const std::string> program_text() const override { return text_; }
-  // Whether it must be launched with this cluster; {0, 0, 0}: it does not say.
-  const std::array<unsigned, 3>& required_cluster() const { return required_cluster_; }
+  // What a launch may say of clusters, and has when it says nothing. Throws std::invalid_argument.
+  void check_cluster(LaunchShape& shape) const;
 
  private:
   friend class Preparation;
@@ -93,6 +95,8 @@ class Kernel : public Program {
   std::vector<std::unique_ptr<unsigned char[]>> variable_bytes_;
   std::vector<Allocation> variables_;
   std::array<unsigned, 3> required_cluster_{};
+  unsigned most_cluster_blocks_ = 0;
+  bool explicit_cluster_ = false;
 };
 
 }  // namespace msa_ops::emulator::ptx

@@ -257,7 +257,7 @@ class Parser {
           made.required_cluster[i++] = static_cast<unsigned>(integer());
         } while (accept(','));
       } else if (directive == ".explicitcluster") {
-        continue;
+        made.explicit_cluster = true;
       } else if (directive == ".minnctapersm") {
         made.blocks_a_multiprocessor = static_cast<unsigned>(integer());
       } else if (directive == ".maxnreg") {
@@ -265,7 +265,7 @@ class Parser {
         made.max_registers = static_cast<unsigned>(integer());
         if (made.max_registers == 0) throw PtxError(".maxnreg 0; accepted: numbers from 1", line);
       } else if (directive == ".maxclusterrank") {
-        integer();  // advice to the compiler
+        made.most_cluster_blocks = static_cast<unsigned>(integer());
       } else if (directive == ".pragma") {
         next();
         expect(';');

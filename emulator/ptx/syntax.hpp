@@ -91,6 +91,8 @@ struct Entry : Body {
   unsigned blocks_a_multiprocessor = 0;        // .minnctapersm; 0: it does not say
   unsigned max_registers = 0;                  // .maxnreg; 0: it does not say
   std::array<unsigned, 3> required_cluster{};  // .reqnctapercluster; 0: any
+  unsigned most_cluster_blocks = 0;            // .maxclusterrank; 0: it does not say
+  bool explicit_cluster = false;               // .explicitcluster
 };
 
 // A result or an argument of a function: a variable of Body::local, or a register.

@@ -43,7 +43,8 @@ void PtxWarp::start() {
     matrix_order_ = matrix::Order((*seed + 1) * 0x9e3779b97f4a7c15U + at[0] + 8191 * (at[1] + 8191 * at[2]) + 131 * index_);
   }
   wgmma_.reset(kernel_.uses_wgmma() ? defined_.size() : 0);
-  std::fill(local_written_.begin(), local_written_.end(), static_cast<unsigned char>(0));
+  if (uses_local_) local_written_.clear();
+  uses_local_ = false;
   stack_.reset();
   live_ = initial_lanes_;
   paths_.assign(1, {0, kernel_.end(), live_, 1, 0});
@@ -140,21 +141,23 @@ void PtxWarp::refresh_clock() {
 
 std::byte* PtxWarp::local(std::uint64_t address, std::size_t bytes, bool write, int lane) {
   const std::size_t all = kernel_.local_bytes();
-  const std::string what =
-      std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
-  if (address % bytes != 0) throw Violation{FaultKind::kMisaligned, what, lane, address};
-  if (Stack::holds(address)) return stack_.access(static_cast<unsigned>(lane), address, bytes, write, what);
+  const auto what = [&] {
+    return std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes of local memory";
+  };
+  if (address % bytes != 0) throw Violation{FaultKind::kMisaligned, what(), lane, address};
+  if (Stack::holds(address)) return stack_.access(static_cast<unsigned>(lane), address, bytes, write, what());
   if (bytes > all || address > all - bytes) {
-    throw Violation{FaultKind::kOutOfBounds, what + "; the thread has " + std::to_string(all), lane, address};
+    throw Violation{FaultKind::kOutOfBounds, what() + "; the thread has " + std::to_string(all), lane, address};
   }
   const std::size_t start = static_cast<std::size_t>(lane) * all + address;
-  for (std::size_t at = start; at < start + bytes; ++at) {
-    if (write) local_written_[at] = 1;
-    else if (local_written_[at] == 0) {
-      throw Violation{FaultKind::kUninitializedLocal, "read of a byte that the thread has not written", lane, address};
-    }
+  unsigned char* const written = local_written_.data() + start;
+  if (write) {
+    std::memset(written, 1, bytes);
+    uses_local_ = true;
+  } else if (std::find(written, written + bytes, 0) != written + bytes) {
+    throw Violation{FaultKind::kUninitializedLocal, "read of a byte that the thread has not written", lane, address};
   }
-  return &local_[start];
+  return reinterpret_cast<std::byte*>(local_.data() + start);
 }
 
 WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& executed) {
@@ -539,8 +542,7 @@ void PtxWarp::call(const Instruction& instruction, Mask lanes) {
     for (std::uint32_t index = call->first_register; index < call->end_register; ++index) defined_[index] &= ~some;
     for (Mask each = some; each != 0; each &= each - 1) {
       const std::size_t start = static_cast<std::size_t>(lowest(each)) * kernel_.local_bytes();
-      std::fill(local_written_.begin() + static_cast<std::ptrdiff_t>(start + call->first_local),
-                local_written_.begin() + static_cast<std::ptrdiff_t>(start + call->end_local), 0);
+      local_written_.clear(start + call->first_local, call->end_local - call->first_local);
     }
     copy(call->arguments, some);
     if (call->is_external) {
@@ -578,6 +580,7 @@ void PtxWarp::return_from(Mask lanes) {
 }
 
 void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
+  uses_local_ = uses_local_ || local_.size() > 0;
   for (const CallCopy& one : copies) {
     for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
       const auto lane = static_cast<unsigned>(lowest(rest));
@@ -589,12 +592,12 @@ void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
         number = value(from, lane);
         has_value = (undefined(from) >> lane & 1) == 0;
       } else if (to.present) {
-        std::memcpy(&number, &local_[local + one.from.local], one.bytes);
-        const auto* written = &local_written_[local + one.from.local];
+        std::memcpy(&number, local_.data() + local + one.from.local, one.bytes);
+        const auto* written = local_written_.data() + local + one.from.local;
         has_value = std::find(written, written + one.bytes, 0) == written + one.bytes;
       } else {
-        std::memcpy(&local_[local + one.to.local], &local_[local + one.from.local], one.bytes);
-        std::memcpy(&local_written_[local + one.to.local], &local_written_[local + one.from.local], one.bytes);
+        std::memcpy(local_.data() + local + one.to.local, local_.data() + local + one.from.local, one.bytes);
+        std::memcpy(local_written_.data() + local + one.to.local, local_written_.data() + local + one.from.local, one.bytes);
         continue;
       }
       if (to.present) {
@@ -602,8 +605,8 @@ void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
         const Mask bit = Mask{1} << lane;
         defined_[to.index] = has_value ? defined_[to.index] | bit : defined_[to.index] & ~bit;
       } else {
-        std::memcpy(&local_[local + one.to.local], &number, one.bytes);
-        std::memset(&local_written_[local + one.to.local], has_value ? 1 : 0, one.bytes);
+        std::memcpy(local_.data() + local + one.to.local, &number, one.bytes);
+        std::memset(local_written_.data() + local + one.to.local, has_value ? 1 : 0, one.bytes);
       }
     }
   }

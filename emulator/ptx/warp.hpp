@@ -11,6 +11,7 @@
 
 #include "../device/async.hpp"
 #include "../device/cluster.hpp"
+#include "../device/lazy_bytes.hpp"
 #include "../device/thread_block.hpp"
 #include "../matrix/kinds.hpp"
 #include "../matrix/product.hpp"
@@ -217,8 +218,8 @@ class PtxWarp : public WarpProgram {
   const Mask initial_lanes_;
   std::vector<unsigned char> file_;      // registers
   std::vector<unsigned char> special_;   // special registers
-  std::vector<std::byte> local_;         // lane after lane
-  std::vector<unsigned char> local_written_;
+  LazyBytes local_, local_written_;      // lane after lane
+  bool uses_local_ = false;              // since the start
   Stack stack_;
   const unsigned char* base_[3];         // by Operand::Space
   std::vector<Mask> defined_;            // lanes that have written each register

@@ -92,6 +92,59 @@ def test_memory_is_that_of_tensors_and_64_mb_a_resident_block() -> None:
     assert more > RESIDENT * MEGABYTE  # the blocks' memory was there
 
 
+LOCAL = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    from msa_ops.emulator import run_ptx
+
+    PTX = '''.version 9.0
+    .target sm_90a
+    .address_size 64
+    .visible .entry k(.param .u64 p0)
+    {
+      .local .align 16 .b8 large[500000];
+      .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>;
+      ld.param.u64 %rd0, [p0];
+      mov.u32 %r0, %tid.x;
+      mov.u32 %r1, large;
+      st.local.u32 [%r1+400000], %r0;
+      ld.local.u32 %r2, [%r1+400000];
+      mov.u32 %r3, %ctaid.x;
+      mad.lo.u32 %r4, %r3, 256, %r0;
+      mul.wide.u32 %rd1, %r4, 4;
+      add.u64 %rd1, %rd1, %rd0;
+      mov.u32 %r5, 0;
+    NEXT:
+      st.global.u32 [%rd1], %r2;
+      add.u64 %rd1, %rd1, 262144;
+      add.u32 %r5, %r5, 1;
+      setp.lt.u32 %p1, %r5, 512;
+      @%p1 bra NEXT;
+      ret;
+    }
+    '''
+
+    def peak():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+    data = np.ones(512 << 16, np.uint32)  # 128 MB, which all blocks write from end to end
+    before = peak()
+    run_ptx(PTX, "k", 256, 256, [data], multiprocessors=1, max_instructions=10_000_000)
+    assert (data[:256] == np.arange(256)).all()
+    print(peak() - before)
+    """
+)
+
+
+def test_local_memory_takes_what_is_touched_of_it() -> None:
+    """245 MB a block are declared; 2 MB are used, and 128 MB of global memory are watched by 8 blocks."""
+    command = [sys.executable, "-c", LOCAL]
+    more = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert more <= 8 * 64 * MEGABYTE
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     not any(arch == "sm_90a" for _, arch in _C.compiled_kernels()), reason="this build of msa_ops holds no kernels"

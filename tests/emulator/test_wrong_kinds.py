@@ -29,7 +29,7 @@ WRONG = [
 LAUNCH: dict[str, Any] = {
     "ptx": TEXT, "entry": "k", "grid": 1, "block": 32, "arguments": [np.zeros(64, np.int32)], "shared_memory": 0,
     "tensors": None, "max_instructions": 1000, "cluster": 1, "chip": "sm_90a", "seed": None, "sum_order": None,
-    "threads": 1, "multiprocessors": None, "pending": (),
+    "threads": 1, "multiprocessors": None, "pending": (), "non_portable_cluster": False,
 }  # fmt: skip
 ON_DEVICES = {name: value for name, value in LAUNCH.items() if name != "pending"} | {
     "arguments": [LAUNCH["arguments"]] * 2, "peer_access": True,

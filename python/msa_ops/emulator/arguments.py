@@ -52,6 +52,13 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """The value, true or false. Raises TypeError for anything else."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: {type(value).__name__}; accepted: True or False")
+    return value
+
+
 def several(name: str, value: Any) -> Sequence[Any]:
     """The value, a sequence of other values. Raises TypeError for anything else, strings and bytes among it."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):

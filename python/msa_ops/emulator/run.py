@@ -8,7 +8,17 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator import units
-from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text, three, whole
+from msa_ops.emulator.arguments import (
+    MAX_INSTRUCTIONS,
+    check_options,
+    flag,
+    float_bytes,
+    plain,
+    several,
+    text,
+    three,
+    whole,
+)
 from msa_ops.emulator.devices import ChipLike, device
 from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
 from msa_ops.emulator.ptx_parameter import parameter_bytes
@@ -104,13 +114,14 @@ def run_ptx(
     shared_memory: int = 0,
     tensors: Mapping[str, Any] | None = None,
     max_instructions: int = MAX_INSTRUCTIONS,
-    cluster: int | Sequence[int] = 1,
+    cluster: int | Sequence[int] | None = None,
     chip: ChipLike = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
     threads: int = 1,
     multiprocessors: int | None = None,
     pending: Sequence[Any] = (),
+    non_portable_cluster: bool = False,
 ) -> Report:
     """Executes one launch of a kernel in PTX.
 
@@ -122,8 +133,10 @@ def run_ptx(
         whole, a `.b32` the bits of either.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: warp instructions after which the launch is given up.
-    cluster: blocks of a cluster, x first. chip: sm_90a, sm_100a, sm_103a or sm_107a, by arch or name
-        ("H200", "B200"), or a platform or emulated chip (`msa_ops.emulate`) of these.
+    cluster: blocks of a cluster, x first; None: the launch says nothing of clusters, and has those that the kernel
+        demands (`.reqnctapercluster`). non_portable_cluster: whether clusters of more than 8 blocks are allowed.
+    chip: sm_90a, sm_100a, sm_103a or sm_107a, by arch or name ("H200", "B200"), or a platform or emulated chip
+        (`msa_ops.emulate`) of these.
     seed: of a random schedule; None: warps take turns in order, asynchronous work happens as late as it can.
     sum_order: seed of the order in which matrix instructions add products in fp32; None: k ascending.
     threads: of the host, over which blocks are spread. With more than one, atomics come in any order.
@@ -163,13 +176,14 @@ def run_ptx(
                 parameters,
                 allocations,
                 max_instructions,
-                three("cluster", cluster),
+                None if cluster is None else three("cluster", cluster),
                 arch,
                 seed,
                 sum_order,
                 threads,
                 multiprocessors,
                 pending_of(pending),
+                flag("non_portable_cluster", non_portable_cluster),
             )
         )
 
@@ -184,12 +198,13 @@ def run_ptx_on_devices(
     tensors: Mapping[str, Any] | None = None,
     peer_access: bool = True,
     max_instructions: int = MAX_INSTRUCTIONS,
-    cluster: int | Sequence[int] = 1,
+    cluster: int | Sequence[int] | None = None,
     chip: ChipLike = "sm_90a",
     seed: int | None = None,
     sum_order: int | None = None,
     threads: int = 1,
     multiprocessors: int | None = None,
+    non_portable_cluster: bool = False,
 ) -> list[Report]:
     """Executes a launch of one kernel on each of several devices at the same time; they may wait for each other.
 
@@ -203,8 +218,7 @@ def run_ptx_on_devices(
     )
     check_text(ptx)
     text("entry", entry)
-    if not isinstance(peer_access, bool):
-        raise TypeError(f"peer_access: {type(peer_access).__name__}; accepted: True or False")
+    flag("peer_access", peer_access)
     for i, own in enumerate(several("arguments", arguments)):
         several(f"arguments of device {i}", own)
     arch, multiprocessors = device(chip, multiprocessors)
@@ -230,12 +244,13 @@ def run_ptx_on_devices(
                 for i, memory in enumerate(own_memory)
             ],
             max_instructions,
-            three("cluster", cluster),
+            None if cluster is None else three("cluster", cluster),
             arch,
             seed,
             sum_order,
             threads,
             multiprocessors,
+            flag("non_portable_cluster", non_portable_cluster),
         )
     return [with_peers(report_of(one), lambda name: name.startswith("device ")) for one in counters]
 
