@@ -236,7 +236,7 @@ def test_shapes_of_clusters_and_chips() -> None:
         with pytest.raises(ValueError, match="does not run"):
             run_ptx(kernel("").replace("sm_90a", target), "k", 1, 32, [out], chip=chip)
     with pytest.raises(ValueError, match="it demands 2 x 1 x 1"):
-        run_ptx(kernel("", directives=".reqnctapercluster 2\n"), "k", 2, 32, [out])
+        run_ptx(kernel("", directives=".reqnctapercluster 2\n"), "k", 2, 32, [out], cluster=1)
     run_ptx(kernel("", directives=".explicitcluster\n.reqnctapercluster 2\n"), "k", 2, 32, [out], cluster=2)
 
 

@@ -38,13 +38,13 @@ def test_relaxed_arrival_alone() -> None:
 
 def test_address_in_a_block_that_the_cluster_has_not() -> None:
     """May be made, as kernels do in lanes that then do nothing."""
-    body = "mov.u32 %r1, place; mapa.shared::cluster.u32 %r2, %r1, %r0; setp.lt.u32 %p1, %r0, LANES;\n"
-    body += "@%p1 st.shared::cluster.b32 [%r2], %r0;\n"
-    body += "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    body = f"{meet} mov.u32 %r1, place; mapa.shared::cluster.u32 %r2, %r1, %r0; setp.lt.u32 %p1, %r0, LANES;\n"
+    body += f"@%p1 st.shared::cluster.b32 [%r2], %r0;\n{meet}"
     declaration = ".shared .align 8 .b8 place[8];"
     start = "mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p2, %r5, 0; @!%p2 bra OTHER;\n"
     for lanes, good in (("2", True), ("3", False)):
-        text = kernel(start + body.replace("LANES", lanes) + "ret;\nOTHER:\n" + body.split("\n")[2], 1, declaration)
+        text = kernel(start + body.replace("LANES", lanes) + f"ret;\nOTHER:\n{meet} {meet}", 1, declaration)
         if good:
             run_ptx(text, "k", 2, 32, [np.zeros(1, np.uint32)], cluster=2)
         else:
