@@ -141,13 +141,14 @@ def emulate_ptx(
     parameters: Sequence[bytes],
     allocations: Sequence[tuple[int, int, bool, str]],
     max_instructions: int,
-    cluster: Sequence[int] = ...,
+    cluster: Sequence[int] | None = ...,
     chip: str = ...,
     seed: int | None = ...,
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
     pending: Sequence[tuple[int, int, int]] = ...,
+    not_portable: bool = ...,
 ) -> EmulatorCounters: ...
 
 class MulticastRange:
@@ -164,12 +165,13 @@ def emulate_on_devices(
     parameters: Sequence[Sequence[bytes]],
     allocations: Sequence[Sequence[tuple[int, int, bool, str]]],
     max_instructions: int,
-    cluster: Sequence[int],
+    cluster: Sequence[int] | None,
     chip: str,
     seed: int | None,
     sum_order: int | None,
     threads: int,
     multiprocessors: int | None = ...,
+    not_portable: bool = ...,
 ) -> list[EmulatorCounters]: ...
 def emulate_launch(
     position: int,
