@@ -22,7 +22,8 @@ const Chip& chip_of(const std::string& name) {
     if (chip.name == name) return chip;
     names += (names.empty() ? "" : ", ") + chip.name;
   }
-  throw std::invalid_argument("chip: '" + name + "'; accepted: " + names);
+  throw std::invalid_argument("chip: '" + name + "'; accepted: " + names +
+                              ", or the name of a chip that is one of them, such as H100 or B200");
 }
 
 Chip chip_of(const std::string& name, std::optional<unsigned> multiprocessors) {
