@@ -9,11 +9,8 @@
 namespace py = pybind11;
 
 namespace msa_ops {
-namespace {
 
-constexpr const char* kCapsuleName = "msa_ops.op_entry";
-
-struct Entry {
+struct OpEntry {
   py::object replays_object;
   CallReplays& replays;
   py::object long_way;
@@ -23,7 +20,11 @@ struct Entry {
   std::shared_ptr<TorchState> state;
 };
 
-bool is_barred(const Entry& entry, const CallValues& values) {
+namespace {
+
+constexpr const char* kCapsuleName = "msa_ops.op_entry";
+
+bool is_barred(const OpEntry& entry, const CallValues& values) {
   // The environment may ask for a backend at any time.
   if ((values.wish == nullptr || values.wish == Py_None) && std::getenv("MSA_OPS_BACKEND") != nullptr) return true;
   PyObject* in_force = nullptr;
@@ -38,7 +39,7 @@ bool is_barred(const Entry& entry, const CallValues& values) {
 }
 
 // Null without an exception if the long way is to be taken.
-PyObject* short_way(const Entry& entry, const CallValues& values) {
+PyObject* short_way(const OpEntry& entry, const CallValues& values) {
   if (is_barred(entry, values)) return nullptr;
   const py::object generation =
       py::reinterpret_steal<py::object>(PyObject_GetAttr(entry.registry.ptr(), entry.generation.ptr()));
@@ -74,7 +75,7 @@ PyObject* caught(Way way, bool& failed) {
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
-  const auto* entry = static_cast<Entry*>(PyCapsule_GetPointer(self, kCapsuleName));
+  const auto* entry = static_cast<OpEntry*>(PyCapsule_GetPointer(self, kCapsuleName));
   if (entry == nullptr) return nullptr;
   if (entry->replays.size() > 0) {
     bool failed = false;
@@ -93,34 +94,33 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObj
 PyMethodDef kMethod = {"op_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
                        METH_FASTCALL | METH_KEYWORDS, "Calls an op."};
 
-// Of a callable that op_entry made.
-const Entry& entry_of(const py::object& callable) {
-  if (!PyCFunction_CheckExact(callable.ptr()) || PyCFunction_GET_FUNCTION(callable.ptr()) != kMethod.ml_meth) {
-    throw std::invalid_argument("entry: no entry of an op");
-  }
-  return *static_cast<Entry*>(PyCapsule_GetPointer(PyCFunction_GET_SELF(callable.ptr()), kCapsuleName));
-}
-
 }  // namespace
 
 py::object op_entry(py::object replays, py::object long_way, py::object context, py::object registry,
                     std::shared_ptr<TorchState> state) {
-  auto entry = std::make_unique<Entry>(Entry{replays, replays.cast<CallReplays&>(), std::move(long_way),
+  auto entry = std::make_unique<OpEntry>(OpEntry{replays, replays.cast<CallReplays&>(), std::move(long_way),
                                              std::move(context), std::move(registry), py::str("generation"),
                                              std::move(state)});
   const py::capsule self(entry.get(), kCapsuleName, [](PyObject* capsule) {
-    delete static_cast<Entry*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+    delete static_cast<OpEntry*>(PyCapsule_GetPointer(capsule, kCapsuleName));
   });
   entry.release();
   return py::reinterpret_steal<py::object>(PyCFunction_NewEx(&kMethod, self.ptr(), nullptr));
 }
 
-bool has_short_way(const py::object& entry) { return entry_of(entry).replays.size() > 0; }
-
-PyObject* call_short_way(const py::object& entry, const CallValues& values, bool& failed) {
-  return caught([&] { return short_way(entry_of(entry), values); }, failed);
+const OpEntry& entry_of(const py::object& callable) {
+  if (!PyCFunction_CheckExact(callable.ptr()) || PyCFunction_GET_FUNCTION(callable.ptr()) != kMethod.ml_meth) {
+    throw std::invalid_argument("entry: no entry of an op");
+  }
+  return *static_cast<OpEntry*>(PyCapsule_GetPointer(PyCFunction_GET_SELF(callable.ptr()), kCapsuleName));
 }
 
-int place_in_op(const py::object& entry, const py::str& name) { return entry_of(entry).replays.place_of(name.ptr()); }
+bool has_short_way(const OpEntry& entry) { return entry.replays.size() > 0; }
+
+PyObject* call_short_way(const OpEntry& entry, const CallValues& values, bool& failed) {
+  return caught([&] { return short_way(entry, values); }, failed);
+}
+
+int place_in_op(const OpEntry& entry, const py::str& name) { return entry.replays.place_of(name.ptr()); }
 
 }  // namespace msa_ops

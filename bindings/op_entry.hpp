@@ -18,12 +18,15 @@ namespace msa_ops {
 pybind11::object op_entry(pybind11::object replays, pybind11::object long_way, pybind11::object context,
                           pybind11::object registry, std::shared_ptr<TorchState> state);
 
-// For callers that have arranged a call's values themselves; `entry` is what `op_entry` made.
+// For callers that arrange a call's values themselves.
+struct OpEntry;
+// What is behind a callable that `op_entry` made, and lives as long; throws std::invalid_argument for others.
+const OpEntry& entry_of(const pybind11::object& callable);
 // Whether any call may go the short way.
-bool has_short_way(const pybind11::object& entry);
+bool has_short_way(const OpEntry& entry);
 // Its results, as a new reference, by the short way. Null if there is none, or with an exception if `failed`.
-PyObject* call_short_way(const pybind11::object& entry, const CallValues& values, bool& failed);
+PyObject* call_short_way(const OpEntry& entry, const CallValues& values, bool& failed);
 // The place of a parameter of the op, below 0 if it has none of this name.
-int place_in_op(const pybind11::object& entry, const pybind11::str& name);
+int place_in_op(const OpEntry& entry, const pybind11::str& name);
 
 }  // namespace msa_ops

@@ -27,7 +27,8 @@ struct Parameter {
 
 class PublicFunction {
  public:
-  PublicFunction(py::object entry, vectorcallfunc long_way) : entry_(std::move(entry)), long_way_(long_way) {}
+  PublicFunction(py::object entry, vectorcallfunc long_way)
+      : callable_(std::move(entry)), entry_(entry_of(callable_)), long_way_(long_way) {}
 
   std::vector<Parameter> parameters;
   std::size_t positional = 0;  // so many may be given without a name
@@ -100,7 +101,8 @@ class PublicFunction {
   }
 
   static constexpr std::size_t kMost = CallValues::kMost;
-  py::object entry_;
+  py::object callable_;  // keeps the entry
+  const OpEntry& entry_;
   vectorcallfunc long_way_;
   std::array<std::size_t, kMost> expected_{};  // parameters of the keywords of the call before
 };
@@ -147,7 +149,7 @@ bool call_without_frames(py::object function, py::object entry) {
       one.kind = Parameter::Kind::kReturnLse;
       made->chooses = true;
     } else {
-      const int place = place_in_op(entry, one.name);
+      const int place = place_in_op(entry_of(entry), one.name);
       if (place < 0) return false;
       one.place = static_cast<std::size_t>(place);
     }
