@@ -76,9 +76,9 @@ class WgmmaState {
  public:
   // What the four warps of a warpgroup must have in common: the instruction, and where its operands are.
   struct Product {
-    int line;
+    std::uint32_t pc;
     std::uint64_t a, b;  // descriptors; a is 0 if it is in registers
-    bool operator==(const Product& other) const { return line == other.line && a == other.a && b == other.b; }
+    bool operator==(const Product& other) const { return pc == other.pc && a == other.a && b == other.b; }
   };
 
   void reset(std::size_t registers) {

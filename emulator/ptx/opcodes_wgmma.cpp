@@ -278,16 +278,16 @@ void others_of_group(PtxWarp& warp, F f) {
 }
 
 // All warps of a warpgroup execute the same products of the same operands in shared memory.
-void issue(PtxWarp& warp, const Instruction& i, const Wgmma& wgmma, const Operands& operands) {
-  const WgmmaState::Product product{i.line, wgmma.a_in_registers ? 0 : uniform(warp, *operands.a, "the descriptor of A"),
+void issue(PtxWarp& warp, const Wgmma& wgmma, const Operands& operands) {
+  const WgmmaState::Product product{*warp.pc(), wgmma.a_in_registers ? 0 : uniform(warp, *operands.a, "the descriptor of A"),
                                     uniform(warp, *operands.b, "the descriptor of B")};
   others_of_group(warp, [&](unsigned other, const WgmmaState& state) {
     const WgmmaState::Product* same = state.product(warp.wgmma().issued());
     if (same == nullptr || *same == product) return;
     const std::string who = "warp " + std::to_string(other) + " of the warpgroup ";
-    throw Violation{FaultKind::kDivergence, same->line == product.line
+    throw Violation{FaultKind::kDivergence, same->pc == product.pc
                                                 ? who + "gave this product other descriptors"
-                                                : who + "has the product at line " + std::to_string(same->line) +
+                                                : who + "has the product at " + warp.kernel().where(same->pc) +
                                                       " in place of this one"};
   });
   warp.wgmma().issue(product);
@@ -295,7 +295,7 @@ void issue(PtxWarp& warp, const Instruction& i, const Wgmma& wgmma, const Operan
 
 bool begin(PtxWarp& warp, const Instruction& i, Mask lanes, const Wgmma& wgmma, const Operands& operands) {
   require_whole_warp(warp, lanes);
-  issue(warp, i, wgmma, operands);
+  issue(warp, wgmma, operands);
   warp.count_flops(matrix::kind_of(wgmma.a), std::uint64_t{2} * kRows * wgmma.n * wgmma.k());
   const Mask kept = warp.predicate(*operands.keep);
   if (kept != 0 && kept != kAllLanes) {

@@ -18,6 +18,7 @@ from tests.emulator import (
     test_faults_global,
     test_faults_tensor_map,
     test_tcgen05_faults,
+    test_wgmma,
 )
 from tests.emulator.programs import kernel, line_of
 
@@ -179,6 +180,16 @@ def test_faults_of_tensor_memory(monkeypatch: pytest.MonkeyPatch, case: str) -> 
     with pytest.raises(EmulatorFault) as caught:
         test_tcgen05_faults.CASES[case][1].run()
     check(caught.value, texts[-1])
+
+
+@pytest.mark.parametrize("case", test_wgmma.RULES)
+def test_faults_of_warpgroups(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    texts = given_lines(monkeypatch, test_wgmma)
+    launch, body = test_wgmma.rule(test_wgmma.RULES[case][1])
+    with pytest.raises(EmulatorFault) as caught:
+        launch.run(body, np.zeros((4, 128), np.uint32))
+    check(caught.value, texts[-1])
+    assert ("has the product at line" in str(caught.value)) == (case == "another_product")
 
 
 def given_lines(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[str]:

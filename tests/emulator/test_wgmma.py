@@ -336,6 +336,11 @@ RULES = {
         "setp.ge.u32 %p2, %r0, 96; @%p2 add.s64 %rd24, %rd24, 64; FENCE\nS // here\nCOMMIT WAIT0",
         "setp.ge.u32 %p2, %r0, 0; @%p2 add.s64 %rd24, %rd24, 0; FENCE\nS\nCOMMIT WAIT0",
     ),
+    "another_product": (
+        "divergence",
+        "setp.ge.u32 %p2, %r0, 96; FENCE\n@%p2 bra OTHER;\nS\nbra DONE;\nOTHER:\nS // here\nDONE:\nCOMMIT WAIT0",
+        "setp.ge.u32 %p2, %r0, 0; FENCE\n@%p2 bra OTHER;\nS\nbra DONE;\nOTHER:\nS\nDONE:\nCOMMIT WAIT0",
+    ),
 }  # fmt: skip
 
 
