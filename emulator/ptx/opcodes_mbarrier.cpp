@@ -87,7 +87,8 @@ void complete(PtxWarp& warp, const Instruction& i, Mask lanes) {
 template <bool parity, bool blocks>
 void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
   Mask done = 0, may_fail = 0;
-  std::array<const Mbarrier*, kLanes> found{};
+  std::array<const Mbarrier*, kLanes> found;  // of the lanes that wait
+  const bool drawn = !i.ignored && warp.wait_fails();
   for_barriers(warp, i, i.operands[1], lanes, [&](Mbarriers&, Mbarrier& barrier, unsigned lane) {
     // Of a parity the lowest bit counts: ptxas shifts the others out, and Triton gives minus one for 1.
     const std::uint64_t value = warp.value(i.operands[2], lane) & (parity ? 1 : ~std::uint64_t{0});
@@ -95,10 +96,11 @@ void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const bool complete = parity ? Mbarriers::complete_parity(barrier, static_cast<std::uint32_t>(value))
                                  : Mbarriers::complete(barrier, value);
     if (complete) done |= Mask{1} << lane;
+    if (!drawn) return;
     const std::uint64_t phase = parity ? barrier.phase : (value >> 32) + 1;
     if (!complete || !Mbarriers::known_complete(barrier, phase, warp.ordering())) may_fail |= Mask{1} << lane;
   });
-  const bool fails = !i.ignored && may_fail != 0 && warp.wait_fails();
+  const bool fails = may_fail != 0;
   if (fails) done &= ~may_fail;
   if (done == 0 && blocks && !i.ignored) {
     const bool timed_out = warp.block().timed_out(warp.index());
