@@ -33,7 +33,7 @@ const std::unordered_set<std::string>& modifiers() {
         "unified", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "weak", "volatile", "relaxed", "acquire", "release",
         "acq_rel", "sc", "mmio", "tile", "cta", "cluster", "gpu", "sys", "shared::cta", "param::func", "ignore_oob",
         "proxy", "v2", "v4", "v8", "e3m2", "e2m3", "e2m1", "e4m3", "e5m2", "ue8m0", "ue4m3", "s2", "u2", "s4", "u4",
-        "s8x4", "u8x4", "byte", "multicast", "thread", "full", "half", "cc", "pred"};
+        "p", "s8x4", "u8x4", "byte", "multicast", "thread", "full", "half", "cc", "pred"};
     for (const Form& form : all_forms()) {
       const std::string_view opcode = std::string_view(form.opcode).substr(0, form.opcode.find(' '));
       for (std::size_t at = opcode.find('.'); at < opcode.size();) {
