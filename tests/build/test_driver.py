@@ -73,7 +73,7 @@ def test_histogram_reads_predicates_and_modifiers() -> None:
 def test_failures_of_all_units_are_reported_together(
     unit: Unit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(driver, "_build", lambda unit, work: "printed an error")
+    monkeypatch.setattr(driver, "_build", lambda unit, work, line_info: "printed an error")
     both = units(["sm_90a"])[:2]
     with pytest.raises(driver.CompileError) as error:
         driver.compile_all(both, tmp_path / "out", tmp_path / "cache", 1)
@@ -81,18 +81,20 @@ def test_failures_of_all_units_are_reported_together(
     assert not list((tmp_path / "cache").glob("*")), "a failure must not enter the cache"
 
 
+@pytest.mark.parametrize("line_info", [False, True])
 def test_a_compiler_that_prints_an_error_has_failed(
-    unit: Unit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    unit: Unit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line_info: bool
 ) -> None:
-    monkeypatch.setenv("CUTE_DSL_LINEINFO", "1")  # no part of the cache's key
+    monkeypatch.setenv("CUTE_DSL_LINEINFO", "yes")  # no part of the cache's key
     real = subprocess.run
 
     def worker(command: list[str], **options: Any) -> object:
-        assert "PATH" in options["env"] and "CUTE_DSL_LINEINFO" not in options["env"]
+        assert "PATH" in options["env"]
+        assert options["env"].get("CUTE_DSL_LINEINFO") == ("1" if line_info else None)
         return real([sys.executable, "-c", "print('loc(1): Error: bad operand')"], **options)
 
     monkeypatch.setattr(driver.subprocess, "run", worker)
-    assert "the compiler failed" in str(driver._build(unit, tmp_path))
+    assert "the compiler failed" in str(driver._build(unit, tmp_path, line_info))
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, unit: Unit) -> list[str]:
     """Builds that write small files, and a list of what was built."""
     built: list[str] = []
 
-    def build(unit: Unit, work: Path) -> None:
+    def build(unit: Unit, work: Path, line_info: bool) -> None:
         built.append(unit.name)
         for kind in cute_kernels.KINDS:
             (work / f"{unit.name}.{kind}").write_text(kind)

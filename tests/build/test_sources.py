@@ -25,7 +25,8 @@ def test_cache_key_follows_everything_that_matters(unit: Unit, monkeypatch: pyte
     source.write_text("changed")
     monkeypatch.setattr(sources, "sources", lambda _: [source])
     keys.add(sources.cache_key(unit))
-    assert len(keys) == 5
+    keys.add(sources.cache_key(unit, line_info=True))
+    assert len(keys) == 6
     assert sources.cache_key(unit) == sources.cache_key(unit)
 
 

@@ -23,6 +23,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=Path("build/kernel-cache"), help="folder of the compile cache")
     parser.add_argument("--jobs", type=int, help="processes at a time; default: the cores")
     parser.add_argument("--op", action="append", help="only kernels of this op; may be repeated")
+    parser.add_argument(
+        "--line-info",
+        action="store_true",
+        help="kernels of CuTe-DSL with lines of their sources, for faults of the emulator",
+    )
     parser.add_argument("--verbose", action="store_true", help="print what each kernel uses")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--check-budgets", type=Path, metavar="FOLDER", help="fail if a kernel is over its budget")
@@ -36,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         if not wanted:
             raise ValueError(f"--op: no kernel of {', '.join(args.op)} for {', '.join(archs)}")
         limits = _budgets(archs, args.check_budgets, args.write_budgets)
-        metadata = compile_all(wanted, args.out, args.cache, args.jobs)
+        metadata = compile_all(wanted, args.out, args.cache, args.jobs, line_info=args.line_info)
     except (CompileError, ToolchainError, ValueError, OSError) as error:
         print(f"msa_ops.build: error: {error}", file=sys.stderr)
         return 2

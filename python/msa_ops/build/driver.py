@@ -32,14 +32,19 @@ class CompileError(RuntimeError):
     """Some units failed; the message holds each one's name and output."""
 
 
-def compile_all(units: Sequence[Unit], folder: Path, cache: Path, jobs: int | None = None) -> list[dict[str, Any]]:
+def compile_all(
+    units: Sequence[Unit], folder: Path, cache: Path, jobs: int | None = None, *, line_info: bool = False
+) -> list[dict[str, Any]]:
     """Compiles what the cache lacks into `folder`/<arch>/ and returns the metadata of all units.
+
+    line_info: CuTe-DSL kernels with lines of their sources, for faults of the emulator and profilers.
 
     Raises CompileError after all units were tried.
     """
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         results = []
-        for unit, result in zip(units, pool.map(lambda unit: _compile(unit, folder, cache), units), strict=True):
+        compiled = pool.map(lambda unit: _compile(unit, folder, cache, line_info), units)
+        for unit, result in zip(units, compiled, strict=True):
             results.append(result)
             print(f"{len(results)}/{len(units)} {unit.name}{' failed' if isinstance(result, str) else ''}", flush=True)
     failures = [result for result in results if isinstance(result, str)]
@@ -79,30 +84,33 @@ def write_texts(folder: Path, texts: Sequence[Path]) -> None:
                 archive.addfile(info, file)
 
 
-def _compile(unit: Unit, folder: Path, cache: Path) -> dict[str, Any] | str:
+def _compile(unit: Unit, folder: Path, cache: Path, line_info: bool) -> dict[str, Any] | str:
     """Metadata, or the text of the failure."""
     language = LANGUAGES[unit.family.language]
     target = folder / unit.arch
     target.mkdir(parents=True, exist_ok=True)
     names = [f"{unit.name}.{kind}" for kind in language.KINDS]
-    problem = compile_cache.fill(target, cache, cache_key(unit), names, lambda work: _build(unit, work))
+    problem = compile_cache.fill(
+        target, cache, cache_key(unit, line_info=line_info), names, lambda work: _build(unit, work, line_info)
+    )
     if not problem:
         metadata: dict[str, Any] = json.loads((target / f"{unit.name}.json").read_text())
         problem = language.complete(metadata, target)
     return f"{unit.name}: {problem}" if problem else metadata
 
 
-def _environment() -> dict[str, str]:
+def _environment(line_info: bool) -> dict[str, str]:
     """Without what would make compilers write something else than the cache key says."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
+    return {**kept, "CUTE_DSL_LINEINFO": "1"} if line_info else kept
 
 
-def _build(unit: Unit, work: Path) -> str | None:
+def _build(unit: Unit, work: Path, line_info: bool) -> str | None:
     """Compiles into the folder; the text of the failure, if it is one."""
     language = LANGUAGES[unit.family.language]
     command = [sys.executable, "-m", language.WORKER, unit.family.module, unit.config.name]
     command += [unit.arch, unit.name, str(work)]
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment(line_info))
     output = done.stdout + done.stderr
     problem = f"exit code {done.returncode}" if done.returncode else language.problem_of_output(output)
     if problem:

@@ -15,7 +15,7 @@ METADATA_VERSION = 2
 """To be raised when files of the cache would differ although sources and tools are the same."""
 
 
-def cache_key(unit: Unit) -> str:
+def cache_key(unit: Unit, *, line_info: bool = False) -> str:
     """Everything that the object depends on: sources, configuration, arch, tools, and how the worker calls them."""
     digest = hashlib.sha256()
     for part in (
@@ -24,6 +24,7 @@ def cache_key(unit: Unit) -> str:
         unit.arch,
         repr(unit.config),
         *LANGUAGES[unit.family.language].versions(),
+        *(["line info"] if line_info else []),
     ):
         digest.update(f"{part}\0".encode())
     for source in sources(unit):

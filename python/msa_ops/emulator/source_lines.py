@@ -13,8 +13,8 @@ HINT = (
     "CUTE_DSL_LINEINFO=1 in the environment, the report has the lines of Python too"
 )
 HINT_FOR_BUILT = (
-    "the PTX of this kernel has no line information; `CUTE_DSL_LINEINFO=1 python -m msa_ops.build --op OP --arch ARCH "
-    "--out FOLDER --cache OTHER_FOLDER`, and MSA_OPS_KERNELS=FOLDER in the environment, give the report lines of Python"
+    "the PTX of this kernel has no line information; `python -m msa_ops.build --line-info --op OP --arch ARCH "
+    "--out FOLDER`, and MSA_OPS_KERNELS=FOLDER in the environment, give the report lines of Python"
 )
 _LOC = re.compile(r"^\s*\.loc\s", re.MULTILINE)
 
