@@ -11,7 +11,12 @@ from msa_ops.cli.bench import chosen_cases
 
 def add_parser(verbs: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(
-        "roofline", help="bytes, flops and time at the roof of a workload, on any chip"
+        "roofline",
+        help="bytes, flops and time at the roof of a workload, on any chip",
+        description="Bytes, flops and time at the roof of every case of a workload, on any chip. Lengths, pages and "
+        "chosen blocks are drawn for each case as a benchmark draws them, since they decide what is read: about 0.1 "
+        "seconds of processor time a case, and 3 once for the parts of torch that know shapes without memory. "
+        "decode_m31 has 80 cases and takes 10 seconds; --op, --tag and --case choose fewer.",
     )
     parser.add_argument("workload", nargs="*", help="as for bench; default: decode_m31")
     parser.add_argument(
