@@ -16,6 +16,7 @@
 #include "allocations.hpp"
 #include "compiled_kernels.hpp"
 #include "device/interrupt.hpp"
+#include "device/progress.hpp"
 #include "emulator_runtime.hpp"
 #include "ptx/approximate.hpp"
 #include "ptx/error.hpp"
@@ -108,6 +109,11 @@ void run_signal_handlers() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
+bool other_threads_run() {
+  const py::gil_scoped_acquire acquire;
+  return py::module_::import("threading").attr("active_count")().cast<int>() > 1;
+}
+
 void set_fault(PyObject* type, const emulator::Fault& fault) {
   const py::object error = py::reinterpret_borrow<py::object>(type)(fault.what());
   const auto& [kind, message, lane, address, pc] = fault.violation;
@@ -137,6 +143,7 @@ void set_text_error(PyObject* type, const emulator::ptx::PtxError& found) {
 
 void add_emulator(py::module_& m) {
   emulator::set_interrupt_check(&run_signal_handlers);
+  emulator::set_host_check(&other_threads_run);
   static PyObject* fault_type = PyErr_NewException("msa_ops._C.EmulatorFault", PyExc_RuntimeError, nullptr);
   m.add_object("EmulatorFault", py::reinterpret_borrow<py::object>(fault_type));
   static PyObject* error_type = PyErr_NewException("msa_ops._C.PtxError", PyExc_ValueError, nullptr);

@@ -7,6 +7,9 @@ namespace msa_ops::emulator {
 namespace {
 
 constexpr std::uint64_t kTurn = 256;       // instructions before the next warp runs
+constexpr unsigned kQuietRounds = 32;      // rounds without a change before a look at whether any can come
+// Instructions of the cluster, after which a wait ends without success, and lanes that wait for others of their warp go on.
+constexpr std::uint64_t kLongWait = 1U << 22, kLongApart = 1U << 24;
 constexpr unsigned kPatience = 256;        // rounds in which asynchronous work may stay away although warps run on
 
 }  // namespace
@@ -29,7 +32,8 @@ bool WorkList::take(std::array<unsigned, 3>& first_block) {
 }
 
 Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& chip, const GlobalMemory& global,
-                 const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device)
+                 const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device,
+                 Progress::Worker& progress)
     : program_(program),
       shape_(shape),
       chip_(chip),
@@ -37,6 +41,7 @@ Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& c
       ordering_(shape.cluster_blocks() * ((shape.threads() + program.warp_size() - 1) / program.warp_size())),
       watch_(order, ordering_),
       device_(device),
+      progress_(progress),
       random_(options.seed.has_value()),
       sum_order_(options.sum_order),
       generator_(options.seed.value_or(0)),
@@ -59,8 +64,10 @@ void Cluster::start(std::array<unsigned, 3> first_block) {
     blocks_[rank]->start({first_block[0] + rank % shape[0], first_block[1] + rank / shape[0] % shape[1],
                           first_block[2] + rank / shape[0] / shape[1]});
   }
-  time_outs_ = 0;
   rounds_without_work_ = 0;
+  quiet_rounds_ = 0;
+  rests_at_ = kNever;
+  note_change();
 }
 
 bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, std::uint64_t& budget) {
@@ -71,7 +78,7 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
   if (random_) {
     // Mostly short turns, now and then a long one.
     turn = std::uint64_t{1} << generator_() % 10;
-    if (!async_.empty() && generator_() % 4 == 0) async_.finish_one(&generator_);
+    if (!async_.empty() && generator_() % 4 == 0 && async_.finish_one(&generator_)) note_change();
   }
   std::uint64_t executed = 0;
   const WarpProgram::State state = program.run(std::min(turn, budget), executed);
@@ -85,6 +92,7 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
       block.end(warp);
       if (block.ended()) {
         async_.finish_of(&block);
+        note_change();
         check_remote_uses(block);
         block.tensor_memory().finish();
       }
@@ -122,65 +130,158 @@ bool Cluster::round(std::uint64_t& left, std::uint64_t& budget) {
 }
 
 bool Cluster::run(std::uint64_t instructions, std::uint64_t& budget) {
+  if (rests_at_ != kNever && rests_at_ == progress_.total()) return false;
   std::uint64_t left = instructions;
   while (live_warps_ > 0 && left > 0) {
     if (ordering_.crowded()) forget_old_accesses();
+    if (elapsed() >= next_look_) end_long_waits();
     all_yield_ = true;
     if (round(left, budget)) {
       if (all_yield_) break;  // they wait for other clusters
       if (!async_.empty() && ++rounds_without_work_ >= kPatience) {
         rounds_without_work_ = 0;
         async_.finish_one(nullptr);
+        note_change();
+      }
+      if (rests_after_round()) {
+        rested_ += left;
+        break;
       }
       continue;
     }
     if (live_warps_ == 0) break;
     rounds_without_work_ = 0;
     if (async_.finish_one(random_ ? &generator_ : nullptr)) {
-      time_outs_ = 0;
+      note_change();
       continue;
     }
-    time_out();
+    if (rests_without_work()) {
+      rested_ += left;
+      break;
+    }
   }
   if (live_warps_ > 0) return false;
   async_.finish_all();
+  note_change();
   return true;
 }
 
-// Waiting on an mbarrier may end without success. A warp that then only comes back to wait again is in a deadlock.
-void Cluster::time_out() {
-  if (time_outs_ > 0 && events_ == events_at_time_out_ && time_outs_ >= 2) report_deadlock();
-  time_outs_ = events_ == events_at_time_out_ ? time_outs_ + 1 : 1;
-  events_at_time_out_ = events_;
+// Some warp runs, but it may only do the same again and again.
+bool Cluster::rests_after_round() {
+  if (changes_ != changes_before_) {
+    changes_before_ = changes_;
+    quiet_rounds_ = 0;
+    return false;
+  }
+  if (++quiet_rounds_ < kQuietRounds || !async_.empty()) return false;
+  quiet_rounds_ = 0;
+  return rests_without_work();
+}
+
+// Waits that may end without success do so first, since what comes after them may change something.
+bool Cluster::rests_without_work() {
+  bool may_end = false;
+  const Changes now = changes();
+  const Rest known = rest_of_warps(now, may_end);
+  if (known != Rest::kNone) return rest(known, now.launch);
+  if (may_end) end_waits(elapsed());
+  return false;
+}
+
+Rest Cluster::rest_of_warps(const Changes& now, bool& may_end) const {
+  Rest all = Rest::kInCluster;
+  bool some_run = false;
+  for (const auto& block : blocks_) {
+    for (unsigned warp = 0; warp < block->num_warps(); ++warp) {
+      if (block->done(warp)) continue;
+      const Rest one = block->warp(warp).rest(now);
+      if (one == Rest::kInLaunch) all = one;
+      if (one != Rest::kNone) continue;
+      if (block->may_time_out(warp)) may_end = true;
+      else if (block->can_run(warp)) some_run = true;
+    }
+  }
+  if (some_run) may_end = false;
+  return some_run || may_end ? Rest::kNone : all;
+}
+
+bool Cluster::rest(Rest known, std::uint64_t total) {
+  if (known == Rest::kInCluster) {
+    if (release_lanes(elapsed())) return false;
+    report_deadlock();
+  }
+  if (!progress_.may_rest()) {
+    end_waits(elapsed());
+    return false;
+  }
+  rests_at_ = total;
+  return true;
+}
+
+void Cluster::end_waits(std::uint64_t last) {
+  for (const auto& block : blocks_) {
+    for (unsigned warp = 0; warp < block->num_warps(); ++warp) {
+      if (block->may_time_out(warp) && block->waits_since(warp) <= last) block->time_out(warp);
+    }
+  }
+}
+
+bool Cluster::release_lanes(std::uint64_t last) {
   bool some = false;
   for (const auto& block : blocks_) {
     for (unsigned warp = 0; warp < block->num_warps(); ++warp) {
-      if (!block->may_time_out(warp)) continue;
-      some = true;
+      if (!block->done(warp) && block->warp(warp).release_lanes(last)) some = true;
     }
   }
-  if (!some || time_outs_ > 2) report_deadlock();
+  if (some) {
+    has_lanes_apart_ = true;
+    note_change();
+  }
+  return some;
+}
+
+// Time passes for those that wait, whatever others do.
+void Cluster::end_long_waits() {
+  next_look_ = elapsed() + kLongWait;
+  if (elapsed() >= kLongWait) end_waits(elapsed() - kLongWait);
+  if (elapsed() >= kLongApart) release_lanes(elapsed() - kLongApart);
+}
+
+void Cluster::describe(std::string& text, Place& place, unsigned& most, const std::string& who, bool names_block) const {
+  const Changes now = changes();
+  Place waiting;
   for (const auto& block : blocks_) {
-    for (unsigned warp = 0; warp < block->num_warps(); ++warp) {
-      if (block->may_time_out(warp)) block->time_out(warp);
+    for (unsigned i = 0; i < block->num_warps(); ++i) {
+      if (block->done(i)) continue;
+      if (most == 0) return;
+      --most;
+      const WarpProgram& warp = block->warp(i);
+      text += "; " + who;
+      const auto& at = block->index();
+      if (names_block) {
+        text += "block (" + std::to_string(at[0]) + ", " + std::to_string(at[1]) + ", " + std::to_string(at[2]) + ") ";
+      } else if (size() > 1) {
+        text += "block " + std::to_string(block->rank()) + " ";
+      }
+      text += "warp " + std::to_string(i) + " ";
+      const std::string loop = block->waits(i) ? "" : warp.describe_loop(now);
+      if (loop.empty()) {
+        text += "at " + warp.place().where() + " waits for " + block->describe_wait(i);
+        if (waiting.line == 0) waiting = warp.place();
+      } else {
+        text += loop;
+        if (place.line == 0) place = warp.place_of_loop(now);
+      }
     }
   }
+  if (place.line == 0) place = waiting;
 }
 
 void Cluster::report_deadlock() const {
   std::string message = size() == 1 ? "no warp of the block can go on" : "no warp of the cluster can go on";
   Place first;
-  for (const auto& block : blocks_) {
-    for (unsigned i = 0; i < block->num_warps(); ++i) {
-      if (block->done(i)) continue;
-      const Place place = block->warp(i).place();
-      if (first.line == 0) first = place;
-      message += "; ";
-      if (size() > 1) message += "block " + std::to_string(block->rank()) + " ";
-      message += "warp " + std::to_string(i) + " at " + place.where() + " waits for " +
-                 block->describe_wait(i);
-    }
-  }
+  unsigned most = UINT32_MAX;
+  describe(message, first, most, "", false);
   throw Fault({FaultKind::kDeadlock, message}, first);
 }
 

@@ -16,11 +16,14 @@
 
 #include "cluster.hpp"
 #include "interrupt.hpp"
+#include "progress.hpp"
 
 namespace msa_ops::emulator {
 namespace {
 
 constexpr auto kInterruptible = std::chrono::milliseconds(50);  // between two looks at whether to end
+constexpr auto kPause = std::chrono::microseconds(20);
+constexpr unsigned kDescribed = 64;  // warps in the message of a deadlock, of each thread of the host
 constexpr std::uint64_t kVisit = 1U << 17;  // warp instructions of a cluster before another one gets a turn
 
 void check(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
@@ -80,6 +83,11 @@ void check_shape(const Program& program, const LaunchShape& shape, const Chip& c
 }
 
 
+// Of so many clusters, those that one thread of the host runs: each at least one.
+std::size_t share_of(std::size_t worker, std::size_t clusters, std::size_t threads) {
+  return std::max<std::size_t>(1, clusters / threads + (worker < clusters % threads ? 1 : 0));
+}
+
 // Watches what the launches may write, in as much memory as this leaves of that of resident blocks; null if the instruction
 // set has rules of its own.
 std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, const RunOptions& options) {
@@ -111,15 +119,15 @@ std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, c
 class GridRun {
  public:
   GridRun(const GridLaunch& launch, const RunOptions& options, WorkList& work, GlobalOrder* order, unsigned device,
-          std::uint64_t seed)
+          std::uint64_t seed, std::size_t worker, Progress::Worker& progress)
       : launch_(launch),
         order_(order),
         device_(device),
         options_(options),
         work_(work),
+        progress_(progress),
         global_(*launch.global),
-        most_(std::max<std::size_t>(
-            1, most_resident(*launch.program, *launch.shape, *launch.chip) / std::max(1U, options.threads))),
+        most_(share_of(worker, most_resident(*launch.program, *launch.shape, *launch.chip), options.threads)),
         generator_(seed) {
     if (options.threads > 1) global_.share();
     if (options.seed) global_.draw(seed);
@@ -149,6 +157,19 @@ class GridRun {
     for (const auto& cluster : all_) cluster->add_to(counters);
   }
   const GlobalMemory& global() const { return global_; }
+  // After a step in which no cluster started.
+  bool rests(std::uint64_t total) const {
+    return std::all_of(resident_.begin(), resident_.end(), [&](const Cluster* one) { return one->rests(total); });
+  }
+  bool release_lanes() {
+    bool some = false;
+    for (Cluster* one : resident_) some = one->release_lanes(kNever) || some;
+    return some;
+  }
+  void describe(std::string& text, Place& place, unsigned& most, bool names_device) const {
+    const std::string who = names_device ? "device " + std::to_string(device_) + " " : "";
+    for (const Cluster* one : resident_) one->describe(text, place, most, who, true);
+  }
 
  private:
   bool start_one() {
@@ -159,7 +180,7 @@ class GridRun {
       if (own.seed) own.seed = generator_();
       all_.push_back(
           std::make_unique<Cluster>(*launch_.program, *launch_.shape, *launch_.chip, global_, own, work_, order_,
-                                    device_));
+                                    device_, progress_));
       idle_.push_back(all_.back().get());
     }
     Cluster* cluster = idle_.back();
@@ -174,6 +195,7 @@ class GridRun {
   unsigned device_;
   const RunOptions& options_;
   WorkList& work_;
+  Progress::Worker& progress_;
   GlobalMemory global_;
   std::size_t most_;
   std::mt19937_64 generator_;
@@ -210,6 +232,7 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
   std::vector<GlobalMemory> totals;  // with what the threads' copies have counted
   for (const GridLaunch& launch : launches) totals.push_back(launch.global->with({}));
   const std::unique_ptr<GlobalOrder> order = order_of(launches, options);
+  Progress progress(options.threads, host_may_store());
   std::mutex mutex;  // of totals, counters and failure
   std::exception_ptr failure;
   std::atomic<bool> stop{false};
@@ -217,17 +240,39 @@ void run_grids(const std::vector<GridLaunch>& launches, const RunOptions& option
     const DefaultArithmetic arithmetic;
     try {
       std::uint64_t budget = options.max_instructions;
+      Progress::Worker& mine = progress.worker(static_cast<std::size_t>(worker));
       std::vector<std::unique_ptr<GridRun>> runs;
       for (std::size_t i = 0; i < launches.size(); ++i) {
         const std::uint64_t seed = options.seed.value_or(0) + worker * 1'000'003 + i * 7919;
         runs.push_back(std::make_unique<GridRun>(launches[i], options, *work[i], order.get(),
-                                                 static_cast<unsigned>(i), seed));
+                                                 static_cast<unsigned>(i), seed, static_cast<std::size_t>(worker),
+                                                 mine));
       }
+      const auto describe = [&](std::string& text, Place& place) {
+        unsigned most = kDescribed;
+        for (const auto& one : runs) one->describe(text, place, most, launches.size() > 1);
+        if (most == 0) text += "; and maybe others";
+        for (std::size_t i = 0; worker == 0 && i < work.size(); ++i) {
+          const std::uint64_t left = work[i]->left() * launches[i].shape->cluster_blocks();
+          if (left > 0) text += "; " + std::to_string(left) + " blocks have not started, as the chip has no room for them";
+        }
+      };
+      const auto release = [&] {
+        bool some = false;
+        for (const auto& one : runs) some = one->release_lanes() || some;
+        return some;
+      };
       for (bool some = true; some && !stop;) {
         if (worker == 0) check_interrupt();
         some = false;
+        const std::uint64_t before = mine.total();
         for (const auto& one : runs) some = one->step(budget) || some;
+        if (!some || before != mine.total()) continue;
+        if (!std::all_of(runs.begin(), runs.end(), [&](const auto& one) { return one->rests(before); })) continue;
+        progress.rest(mine, before, describe, release);
+        std::this_thread::sleep_for(kPause);  // the others may go on
       }
+      progress.end(mine);
       const std::lock_guard<std::mutex> lock(mutex);
       for (std::size_t i = 0; i < launches.size(); ++i) {
         runs[i]->add_to(*launches[i].counters);

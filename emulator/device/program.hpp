@@ -9,6 +9,7 @@
 
 #include "counters.hpp"
 #include "fault.hpp"
+#include "progress.hpp"
 
 namespace msa_ops::emulator {
 
@@ -32,6 +33,17 @@ class WarpProgram {
   // Where it keeps the number of its present instruction.
   virtual const std::uint32_t* pc() const { return nullptr; }
   virtual void add_to(Counters& counters) const = 0;
+  // What is known of it while the counts of changes are these; if it loops, where and by what it reads (nothing: it waits).
+  virtual Rest rest(const Changes&) const { return Rest::kNone; }
+  virtual std::string describe_loop(const Changes&) const { return ""; }
+  virtual Place place_of_loop(const Changes&) const { return place(); }
+  // Its wait has been ended without success.
+  virtual void note_time_out() {}
+  // Where it polls (ThreadBlock::poll): what for.
+  virtual std::string describe_poll() const { return "something"; }
+  // Lanes that have waited where they meet others of their warp again since then (Cluster::elapsed) or longer go on alone,
+  // as threads of a chip may. False if there are none.
+  virtual bool release_lanes(std::uint64_t) { return false; }
 };
 
 class Program {

@@ -30,7 +30,7 @@ TensorMemory::TensorMemory(unsigned columns, Ordering& ordering, const Program& 
 void TensorMemory::start() {
   std::fill(cells_.begin(), cells_.end(), Cell{});
   std::fill(owner_.begin(), owner_.end(), 0U);
-  last_allocation_ = 0;
+  allocations_.clear();
   may_allocate_ = true;
   group_ = 0;
   wanted_ = 0;
@@ -42,19 +42,20 @@ void TensorMemory::finish() const {
   if (left > 0) fail("the block ends with " + std::to_string(left * kUnit) + " columns still allocated");
 }
 
-int TensorMemory::allocate(unsigned columns) {
+int TensorMemory::allocate(unsigned columns, std::uint32_t pc) {
   if (!may_allocate_) fail("an allocation after tcgen05.relinquish_alloc_permit");
   const unsigned units = columns / kUnit;
   for (unsigned first = 0; first + units <= owner_.size(); ++first) {
     const auto begin = owner_.begin() + first;
     if (!std::all_of(begin, begin + units, [](std::uint32_t owner) { return owner == 0; })) continue;
-    std::fill(begin, begin + units, ++last_allocation_);
+    allocations_.push_back(pc);
+    std::fill(begin, begin + units, static_cast<std::uint32_t>(allocations_.size()));
     return static_cast<int>(first * kUnit);
   }
   return -1;
 }
 
-int TensorMemory::allocate_with(TensorMemory& peer, unsigned columns) {
+int TensorMemory::allocate_with(TensorMemory& peer, unsigned columns, std::uint32_t pc) {
   if (granted_ >= 0) {
     const int first = granted_;
     granted_ = -1;
@@ -65,9 +66,9 @@ int TensorMemory::allocate_with(TensorMemory& peer, unsigned columns) {
   if (peer.wanted_ != columns) {
     fail(std::to_string(columns) + " columns, of which the other block of the pair wants " + std::to_string(peer.wanted_));
   }
-  const int first = allocate(columns);
+  const int first = allocate(columns, pc);
   if (first < 0) return -1;
-  const int other = peer.allocate(columns);
+  const int other = peer.allocate(columns, pc);
   if (other != first) {
     deallocate(static_cast<unsigned>(first), columns);
     if (other >= 0) fail("the blocks of a pair have allocated differently before");
@@ -94,6 +95,27 @@ void TensorMemory::deallocate(unsigned first, unsigned columns) {
   use<true>({0, kLanes, first, columns}, ordering_.own(false), 0);
   std::fill(cells_.begin() + std::size_t{first} * kParts, cells_.begin() + std::size_t{first + columns} * kParts, Cell{});
   std::fill(owner_.begin() + unit, owner_.begin() + unit + units, 0U);
+}
+
+std::string TensorMemory::describe_allocations() const {
+  std::string held;
+  unsigned free = 0, most = 0;
+  for (std::size_t unit = 0; unit < owner_.size();) {
+    const std::uint32_t owner = owner_[unit];
+    const std::size_t first = unit;
+    while (unit < owner_.size() && owner_[unit] == owner) ++unit;
+    const auto columns = static_cast<unsigned>(unit - first) * kUnit;
+    if (owner == 0) {
+      free += columns;
+      most = std::max(most, columns);
+      continue;
+    }
+    const auto start = static_cast<unsigned>(first) * kUnit;
+    held += "; columns " + std::to_string(start) + " to " + std::to_string(start + columns - 1) +
+            " are held since " + program_.where(allocations_[owner - 1]);
+  }
+  return std::to_string(free) + " of " + std::to_string(columns_) + " are free, " + std::to_string(most) +
+         " in a row" + held;
 }
 
 void TensorMemory::relinquish() { may_allocate_ = false; }

@@ -25,11 +25,14 @@ class TensorMemory {
 
   // ---- allocation
   // The first column of so many free ones beside each other, or -1 if there are none now. Violation if the block has
-  // given up its right to allocate.
-  int allocate(unsigned columns);
+  // given up its right to allocate. `pc`: the instruction that asks.
+  int allocate(unsigned columns, std::uint32_t pc);
   // The same in this block and its peer at once: both ask, and go on when both have asked. -1: not yet.
-  int allocate_with(TensorMemory& peer, unsigned columns);
+  int allocate_with(TensorMemory& peer, unsigned columns, std::uint32_t pc);
   void deallocate(unsigned first, unsigned columns);
+  // What it holds, and how many columns beside each other are free: "128 of 512 columns are free, 64 in a row; ..."
+  std::string describe_allocations() const;
+  unsigned wanted() const { return wanted_; }
   void relinquish();
   void use_group(unsigned blocks);  // Violation if the block has used groups of another size
 
@@ -73,7 +76,7 @@ class TensorMemory {
   std::vector<std::uint32_t> data_;
   std::vector<Cell> cells_;              // [column][part]
   std::vector<std::uint32_t> owner_;     // of each unit of columns: the allocation, 0: free
-  std::uint32_t last_allocation_ = 0;
+  std::vector<std::uint32_t> allocations_;  // the instruction that made each, from the first on
   bool may_allocate_ = true;
   unsigned group_ = 0;
   unsigned wanted_ = 0;  // columns that the block asked for and its peer has not

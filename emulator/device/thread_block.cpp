@@ -62,21 +62,30 @@ ThreadBlock& ThreadBlock::holder(std::uint64_t address, int lane) {
   return found;
 }
 
-void ThreadBlock::wait_for(unsigned warp, const Mbarrier& barrier) {
-  waits_[warp] = {Wait::Kind::kMbarrier, &barrier, barrier.phase, false, false};
+void ThreadBlock::begin_wait(unsigned warp, Wait::Kind kind, const Mbarrier* barrier, std::uint64_t phase) {
+  waits_[warp] = {kind, barrier, phase, cluster_.elapsed(), 0, false, false};
 }
 
-void ThreadBlock::wait_for_cluster(unsigned warp) { waits_[warp] = {Wait::Kind::kCluster, nullptr, 0, false, false}; }
+void ThreadBlock::wait_for(unsigned warp, const Mbarrier& barrier) {
+  begin_wait(warp, Wait::Kind::kMbarrier, &barrier, barrier.phase);
+}
+
+void ThreadBlock::wait_for_cluster(unsigned warp) { begin_wait(warp, Wait::Kind::kCluster); }
 
 void ThreadBlock::wait_for_registers(unsigned warp, unsigned count) {
-  waits_[warp] = {Wait::Kind::kRegisters, nullptr, count, false, false};
+  begin_wait(warp, Wait::Kind::kRegisters, nullptr, count);
 }
 
-void ThreadBlock::poll(unsigned warp) { waits_[warp] = {Wait::Kind::kPoll, nullptr, 0, false, false}; }
+void ThreadBlock::poll(unsigned warp, bool still) {
+  const std::uint64_t since = waits_[warp].since;
+  begin_wait(warp, Wait::Kind::kPoll);
+  if (still) waits_[warp].since = since;
+}
 
-bool ThreadBlock::timed_out(unsigned warp) {
-  const bool result = waits_[warp].timed_out;
-  waits_[warp].timed_out = false;
+bool ThreadBlock::timed_out(unsigned warp, std::uint64_t lanes) {
+  std::uint64_t& all = waits_[warp].timed_out;
+  const bool result = (all & lanes) != 0;
+  all &= ~lanes;
   return result;
 }
 
@@ -108,7 +117,8 @@ bool ThreadBlock::may_time_out(unsigned warp) const {
 
 void ThreadBlock::time_out(unsigned warp) {
   waits_[warp].kind = Wait::Kind::kNone;
-  waits_[warp].timed_out = true;
+  waits_[warp].timed_out = UINT64_MAX;
+  warps_[warp]->note_time_out();
 }
 
 void ThreadBlock::end(unsigned warp) {
@@ -117,7 +127,7 @@ void ThreadBlock::end(unsigned warp) {
   barriers_.exit();
   register_pool_.exit(warp);
   cluster_.barrier().exit(actor_warp(warp));
-  cluster_.note_event();
+  cluster_.note_change();
 }
 
 std::string ThreadBlock::describe_wait(unsigned warp) const {
@@ -129,7 +139,7 @@ std::string ThreadBlock::describe_wait(unsigned warp) const {
       return std::to_string(waits_[warp].phase) + " registers a thread; it has " +
              std::to_string(register_pool_.of(warp)) + ", and the block's pool " +
              std::to_string(register_pool_.num_free()) + " for one warp";
-    case Wait::Kind::kPoll: return "several mbarriers, each for some of its lanes, for other lanes of it at a barrier, or for tensor memory";
+    case Wait::Kind::kPoll: return warps_[warp]->describe_poll();
     case Wait::Kind::kNone: break;
   }
   return "nothing";

@@ -1,4 +1,4 @@
-// Why a PTX text cannot be executed: found before anything runs.
+// Why a PTX text cannot be executed: found before anything runs, but for what pointers to functions lead to.
 #pragma once
 
 #include <stdexcept>

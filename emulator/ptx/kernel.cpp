@@ -18,6 +18,7 @@
 #include "operand_types.hpp"
 #include "parser.hpp"
 #include "selector.hpp"
+#include "quiet.hpp"
 #include "special.hpp"
 #include "vocabulary.hpp"
 #include "warp.hpp"
@@ -177,6 +178,7 @@ class Preparation {
     made_ = {};
     made_.form = find_form("ret");
     made_.handler = made_.form->handler;
+    made_.changes = !is_quiet(*made_.form);
     made_.line = kernel_.instructions_.empty() ? part().body->line : kernel_.instructions_.back().line;
     push_instruction(kernel_.written_.empty() ? "" : kernel_.written_.back());
   }
@@ -199,6 +201,7 @@ class Preparation {
     made_ = {};
     made_.form = form;
     made_.handler = form->handler;
+    made_.changes = !is_quiet(*form);
     made_.line = line_;
     made_.order = order_of(statement.opcode);
     made_.scope = scope_of(statement.opcode);
@@ -598,7 +601,10 @@ class Preparation {
           if (width != special->width || term.value != 0) break;
           const auto which = static_cast<Special>(special - table.begin());
           push_special(offset_of(which), special->width);
-          if (counts_time(which)) made_.handler = with_clock;
+          if (counts_time(which)) {
+            made_.handler = with_clock;
+            made_.changes = true;  // time goes on
+          }
           return;
         }
         if (const auto found = shared_.find(term.name); found != shared_.end() && width >= 4) {

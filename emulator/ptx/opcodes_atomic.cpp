@@ -75,13 +75,16 @@ void update(PtxWarp& warp, const Instruction& i, const Operand& base, Mask lanes
     std::byte* place = access<Use::kUpdate>(warp, i, address, sizeof(T), space, lane);
     const bool global = space == MemorySpace::kGlobal ||
                         (space == MemorySpace::kGeneric && space_of(address) == MemorySpace::kGlobal);
+    bool changed = false;
     {
-      const auto lock = warp.block().global().lock(address);
+      const auto lock = global ? warp.block().global().lock(address) : GlobalMemory::Lock(nullptr);
       T old;
       std::memcpy(&old, place, sizeof(T));
       const T now = function(lane, old);
-      std::memcpy(place, &now, sizeof(T));
+      changed = std::memcmp(&old, &now, sizeof(T)) != 0;
+      if (changed) std::memcpy(place, &now, sizeof(T));
     }
+    if (changed) warp.note_change();
     if (!global) {  // the address is one of shared memory of the cluster now, also if it was generic
       note_undefined(warp, i, base, address, sizeof(T), lane);
       count_shared(warp, address, sizeof(T), lane);
@@ -160,6 +163,7 @@ struct Adder {
            std::size_t bytes) {
     const std::string opcode = kind + space + "." + operation;
     forms.push_back({opcode, operands, handler, memory, static_cast<std::uint8_t>(bytes)});
+    forms.back().reports_changes = true;
     if (kind == "red") forms.back().undefined = Form::Undefined::kHandled;
   }
   template <typename T, T (*function)(T, T)>

@@ -19,7 +19,7 @@ void want_all(PtxWarp& warp, Mask lanes) {
 template <bool aligned>
 void cluster_arrive(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (aligned) want_all(warp, lanes);
-  warp.block().cluster().note_event();
+  warp.note_change();
   warp.block().cluster().barrier().arrive(warp.actor_warp(), lanes, warp.live(), i.order != Order::kRelaxed);
 }
 
@@ -74,7 +74,7 @@ void set_registers(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const auto count =
       static_cast<unsigned>(warp.value(i.operands[0], static_cast<unsigned>(__builtin_ctz(lanes))));
   if (!warp.block().register_pool().change(warp.index(), increase, count)) return warp.wait_for_registers(count);
-  warp.block().cluster().note_event();
+  warp.note_change();
 }
 
 }  // namespace

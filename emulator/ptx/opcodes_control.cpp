@@ -124,7 +124,7 @@ void barrier(PtxWarp& warp, const Instruction& i, Mask lanes) {
   if (!all_come<aligned>(warp, use, lanes, 0, waits)) return;
   const bool some_wait = std::exchange(warp.meeting().waits, false);
   warp.meeting().come = 0;
-  warp.block().cluster().note_event();
+  warp.note_change();
   warp.block().barriers().arrive(use.number, warp.index(), use.warps, some_wait);
   if (some_wait) warp.wait();
 }
@@ -141,7 +141,7 @@ void barrier_reduce(PtxWarp& warp, const Instruction& i, Mask lanes) {
     const BarrierUse use = barrier_of(warp, i.operands[1], i.operands[2], lanes);
     if (!all_come<aligned>(warp, use, lanes, warp.predicate(i.operands[3]) & lanes, true)) return;
     const PtxWarp::Meeting& met = warp.meeting();
-    warp.block().cluster().note_event();
+    warp.note_change();
     barriers.arrive_with(use.number, warp.index(), use.warps, kind,
                          {static_cast<unsigned>(__builtin_popcount(met.votes)), met.votes == met.come, met.votes != 0});
     warp.meeting().come = 0;

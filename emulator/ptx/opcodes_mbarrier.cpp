@@ -52,7 +52,7 @@ enum class Bytes { kNone, kExpect };
 // state, [address]{, count}   and   state, [address], bytes
 template <Bytes bytes, bool drops, bool may_complete>
 void arrive(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  warp.block().cluster().note_event();
+  warp.note_change();
   for_barriers(warp, i, i.operands[1], lanes, [&](Mbarriers& barriers, Mbarrier& barrier, unsigned lane) {
     const int who = static_cast<int>(lane);
     std::uint32_t count = 1;
@@ -74,7 +74,7 @@ void expect(PtxWarp& warp, const Instruction& i, Mask lanes) {
 }
 
 void complete(PtxWarp& warp, const Instruction& i, Mask lanes) {
-  warp.block().cluster().note_event();
+  warp.note_change();
   for_barriers(warp, i, i.operands[0], lanes, [&](Mbarriers& barriers, Mbarrier& barrier, unsigned lane) {
     ++barrier.in_flight;
     barriers.work_done(barrier, static_cast<std::uint32_t>(warp.value(i.operands[1], lane)));
@@ -101,9 +101,10 @@ void wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (!complete || !Mbarriers::known_complete(barrier, phase, warp.ordering())) may_fail |= Mask{1} << lane;
   });
   const bool fails = may_fail != 0;
+  if (fails && (done & may_fail) != 0) warp.note_change();  // by chance: the next time it may go on
   if (fails) done &= ~may_fail;
   if (done == 0 && blocks && !i.ignored) {
-    const bool timed_out = warp.block().timed_out(warp.index());
+    const bool timed_out = warp.block().timed_out(warp.index(), lanes);
     if (!fails && !timed_out) return warp.wait_for(*found[static_cast<unsigned>(__builtin_ctz(lanes))]);
   }
   if (!i.ignored) {

@@ -34,24 +34,33 @@ void scatter(PtxWarp& warp, const Instruction& i, const std::byte* const* source
 }
 
 template <typename T, typename Register>
-void copy_out(const Register* in, std::byte* const* targets, std::size_t place, Mask lanes) {
+bool copy_out(const Register* in, std::byte* const* targets, std::size_t place, Mask lanes) {
+  bool changed = false;
   for_lanes(lanes, [&](unsigned lane) {
     const auto value = static_cast<T>(in[lane]);
+    T old;
+    std::memcpy(&old, targets[lane] + place, sizeof(T));
+    if (old == value) return;
     std::memcpy(targets[lane] + place, &value, sizeof(T));
+    changed = true;
   });
+  return changed;
 }
+// Whether memory holds other bytes now.
 template <typename T>
-void gather(PtxWarp& warp, const Instruction& i, std::byte* const* targets, Mask lanes) {
+bool gather(PtxWarp& warp, const Instruction& i, std::byte* const* targets, Mask lanes) {
+  bool changed = false;
   for (unsigned element = 0; element < i.form->count; ++element) {
     const Operand& from = i.operands[1 + element];
     const std::size_t place = element * sizeof(T);
     switch (from.width) {
-      case 1: copy_out<T>(warp.row<std::uint8_t>(from), targets, place, lanes); break;
-      case 2: copy_out<T>(warp.row<std::uint16_t>(from), targets, place, lanes); break;
-      case 4: copy_out<T>(warp.row<std::uint32_t>(from), targets, place, lanes); break;
-      default: copy_out<T>(warp.row<std::uint64_t>(from), targets, place, lanes);
+      case 1: changed |= copy_out<T>(warp.row<std::uint8_t>(from), targets, place, lanes); break;
+      case 2: changed |= copy_out<T>(warp.row<std::uint16_t>(from), targets, place, lanes); break;
+      case 4: changed |= copy_out<T>(warp.row<std::uint32_t>(from), targets, place, lanes); break;
+      default: changed |= copy_out<T>(warp.row<std::uint64_t>(from), targets, place, lanes);
     }
   }
+  return changed;
 }
 
 // Lanes whose accesses follow each other in memory are one access. Calls function(address, bytes) for each of these and
@@ -263,7 +272,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
       if (is_global(space, addresses[lane])) warp.count_written(bytes);
     });
   }
-  gather<T>(warp, i, targets, lanes);
+  if (gather<T>(warp, i, targets, lanes)) warp.note_change();
   count_request(warp, addresses, bytes, space, lanes, true);
 }
 
@@ -276,7 +285,10 @@ void add_type(Forms& forms, const std::string& type) {
     const auto add = [&](const std::string& opcode, const char* operands, Handler handler, MemorySpace space) {
       if (bytes == 32 && space != MemorySpace::kGlobal) return;
       forms.push_back({opcode + name, operands, handler, space, sizeof(T), static_cast<std::uint8_t>(count)});
-      if (opcode.compare(0, 2, "st") == 0) forms.back().undefined = Form::Undefined::kHandled;
+      if (opcode.compare(0, 2, "st") == 0) {
+        forms.back().undefined = Form::Undefined::kHandled;
+        forms.back().reports_changes = true;
+      }
     };
     add("ld.param", "=v A", load_parameter<T>, MemorySpace::kParameter);
     for (const bool stores : {false, true}) {  // of functions

@@ -34,13 +34,15 @@ void alloc(PtxWarp& warp, const Instruction& i, Mask lanes) {
   use_cta_group(warp, group);
   const unsigned columns = columns_of(warp, i.operands[1], exclusive);
   TensorMemory& memory = warp.block().tensor_memory();
-  const int first = group == 2 ? memory.allocate_with(peer_of(warp).tensor_memory(), columns) : memory.allocate(columns);
-  if (first < 0) return warp.wait_for_tensor_memory();
+  const std::uint32_t pc = *warp.pc();
+  const int first =
+      group == 2 ? memory.allocate_with(peer_of(warp).tensor_memory(), columns, pc) : memory.allocate(columns, pc);
+  if (first < 0) return warp.wait_for_tensor_memory(columns, group);
   const std::uint64_t address = address_of(warp, i.operands[0], 0, i.offset, i.form->memory);
   const SharedPlace where = shared_place(warp, address, i.form->memory, 0);
   const auto value = static_cast<std::uint32_t>(first);
   std::memcpy(where.block->shared().write(where.address, 4, 0), &value, 4);
-  warp.block().cluster().note_event();
+  warp.note_change();
 }
 
 template <unsigned group, bool exclusive>
@@ -49,7 +51,7 @@ void dealloc(PtxWarp& warp, const Instruction& i, Mask lanes) {
   use_cta_group(warp, group);
   const TensorAddress address = common_tensor_address(warp, i.operands[0]);
   warp.block().tensor_memory().deallocate(address.column, columns_of(warp, i.operands[1], exclusive));
-  warp.block().cluster().note_event();
+  warp.note_change();
 }
 
 template <unsigned group>

@@ -393,7 +393,7 @@ void commit_group(PtxWarp& warp, const Instruction&, Mask lanes) {
   Knowledge released;
   warp.ordering().release(released);
   warp.wgmma().commit(std::move(released));
-  warp.block().cluster().note_event();
+  warp.note_change();
 }
 
 // All but the latest groups are done; work that was not committed goes on. A product is the warpgroup's: that it is
@@ -412,7 +412,7 @@ void wait_group(PtxWarp& warp, const Instruction& i, Mask lanes) {
       throw Violation{FaultKind::kDivergence,
                       "warp " + std::to_string(other) + " of the warpgroup has ended without these products"};
     }
-    return warp.wait_for_tensor_memory();
+    return warp.wait_for_lanes();
   }
   for (unsigned other = first; other < first + kGroupWarps && other < warp.block().num_warps(); ++other) {
     if (other == warp.index()) continue;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "error.hpp"
 #include "special.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -58,6 +59,7 @@ void PtxWarp::start() {
   failed_waits_ = 0;
   awaited_registers_ = 0;
   meeting_ = {};
+  loop_.reset();
   copies_.reset();
   bulk_groups_.reset(actor_warp());
   const LaunchShape& shape = block_.shape();
@@ -163,6 +165,9 @@ std::byte* PtxWarp::local(std::uint64_t address, std::size_t bytes, bool write, 
 WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& executed) {
   const std::vector<Instruction>& code = kernel_.instructions();
   std::size_t tries = 0;  // paths in a row that wait
+  bool on_mbarriers = false;
+  const auto end_turn = [&] { loop_.end_turn(executed, block_.global_uses()); };
+  loop_.begin_turn(block_.cluster().own_changes(), block_.global_uses(), block_.cluster().has_lanes_apart());
   while (executed < instructions) {
     Path& path = paths_[now_];
     if (path.next >= code.size()) {
@@ -192,15 +197,24 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       paths_[now_].next = at_;
       const Mbarrier* awaited = awaited_;
       awaited_ = nullptr;
+      on_mbarriers = on_mbarriers || awaited != nullptr;
       const unsigned registers = std::exchange(awaited_registers_, 0);
-      if (has_voted_) return State::kWaiting;
+      if (has_voted_) {
+        end_turn();
+        return State::kWaiting;
+      }
       const std::size_t others = runnable();
+      if (awaited != nullptr && others > 1 && loop_.is_on()) {
+        block_.time_out(index_);  // so that it is seen whether the lanes do something else then, as others of the warp run
+        continue;
+      }
       if (++tries < others && next_path()) continue;
       const bool polls = polls_;
       polls_ = false;
       if (others > 1 || polls) {
         next_path();
-        block_.poll(index_);
+        block_.poll(index_, executed == 0);
+        if (executed == 0 && !on_mbarriers) loop_.note_idle(block_.cluster().own_changes());
       } else if (awaited != nullptr) {
         block_.wait_for(index_, *awaited);
       } else if (registers != 0) {
@@ -208,24 +222,29 @@ WarpProgram::State PtxWarp::run(std::uint64_t instructions, std::uint64_t& execu
       } else {
         block_.wait_for_cluster(index_);
       }
+      end_turn();
       return State::kWaiting;
     }
     if (gives_way_) {
       gives_way_ = false;
       next_path();
+      end_turn();
       return State::kReady;
     }
     tries = 0;
     if (waiting_) {
       waiting_ = false;
+      end_turn();
       return State::kWaiting;
     }
+    if (loop_.is_on() && paths_[now_].next <= at_) look_for_loop();
   }
   // Lanes may wait in a loop for others of their warp.
   if (paths_.size() > 1 && ++turns_ >= kPatience) {
     turns_ = 0;
     next_path();
   }
+  end_turn();
   return State::kReady;
 }
 
@@ -246,6 +265,7 @@ void PtxWarp::pick() {
 
 bool PtxWarp::next_path() {
   turns_ = 0;
+  loop_.note_ran(paths_[now_].lanes);
   for (std::size_t i = 1; i < paths_.size(); ++i) {
     const std::size_t at = (now_ + i) % paths_.size();
     if (paths_[at].waits_for == 0) {
@@ -259,7 +279,9 @@ bool PtxWarp::next_path() {
 void PtxWarp::remove(std::size_t at) {
   if (const std::uint32_t parent = paths_[at].parent; parent != 0) {
     for (Path& path : paths_) {
-      if (path.id == parent) --path.waits_for;
+      if (path.id != parent) continue;
+      --path.waits_for;
+      path.since = block_.cluster().elapsed();
     }
   }
   paths_.erase(paths_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -303,6 +325,7 @@ void PtxWarp::step(const Instruction& instruction) {
   if (in_flight_.any()) check_in_flight(instruction);
   if (kernel_.uses_wgmma()) note_touched(instruction);
   instruction.handler(*this, instruction, lanes);
+  if (instruction.changes && !again_) note_change();
   if (SameValues& stored = ordering().same_values(); !stored.empty()) stored.settle();
   block_.cluster().watch().settle();
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
@@ -496,6 +519,7 @@ void PtxWarp::part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std:
   } else {
     path.next = meet;
     path.waits_for += parts;
+    path.since = block_.cluster().elapsed();
   }
   for (const auto& [next, lanes] : ways) {
     if (next != meet) paths_.push_back({next, meet, lanes, next_id_++, parent, 0, caller, call, tops});
@@ -505,6 +529,7 @@ void PtxWarp::part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std:
 
 void PtxWarp::leave(Mask lanes) {
   live_ &= ~lanes;
+  note_change();
   for (Path& path : paths_) path.lanes &= ~lanes;
   for (std::size_t i = paths_.size(); i-- > 0;) {
     if (paths_[i].lanes == 0) remove(i);
@@ -514,6 +539,14 @@ void PtxWarp::leave(Mask lanes) {
 
 PtxWarp::Path& PtxWarp::path_of(std::uint32_t id) {
   return *std::find_if(paths_.begin(), paths_.end(), [&](const Path& path) { return path.id == id; });
+}
+
+// Whether the present path is in that function, or in one that it has called.
+bool PtxWarp::is_within(const Call& call) {
+  for (const Path* path = &paths_[now_]; path->caller != 0; path = &path_of(path->caller)) {
+    if (path->call->number == call.number) return true;
+  }
+  return false;
 }
 
 // The present path waits behind the call until its lanes have come back; those that do not call wait with them.
@@ -539,6 +572,7 @@ void PtxWarp::call(const Instruction& instruction, Mask lanes) {
       }
     }
     rest &= ~some;
+    if (is_within(*call)) throw Unsupported("a call of `" + call->name + "` within itself", instruction.line);
     for (std::uint32_t index = call->first_register; index < call->end_register; ++index) defined_[index] &= ~some;
     for (Mask each = some; each != 0; each &= each - 1) {
       const std::size_t start = static_cast<std::size_t>(lowest(each)) * kernel_.local_bytes();
@@ -547,10 +581,12 @@ void PtxWarp::call(const Instruction& instruction, Mask lanes) {
     copy(call->arguments, some);
     if (call->is_external) {
       call_external(*this, instruction, *call, some);
+      note_change();
       copy(call->results, some);
       continue;
     }
     ++path_of(parent).waits_for;
+    path_of(parent).since = block_.cluster().elapsed();
     paths_.push_back({call->first, call->end, some, next_id_++, parent, 0, parent, call,
                       stack_.is_used() ? std::make_shared<const Stack::Tops>(stack_.tops()) : nullptr});
   }
@@ -562,6 +598,7 @@ void PtxWarp::return_from(Mask lanes) {
   if (caller == 0) return leave(lanes);
   copy(paths_[now_].call->results, lanes);
   if (stack_.is_used()) {
+    note_change();
     const Stack::Tops* tops = paths_[now_].tops.get();
     for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
       const auto lane = static_cast<unsigned>(lowest(rest));
@@ -582,6 +619,7 @@ void PtxWarp::return_from(Mask lanes) {
 void PtxWarp::copy(const std::vector<CallCopy>& copies, Mask lanes) {
   uses_local_ = uses_local_ || local_.size() > 0;
   for (const CallCopy& one : copies) {
+    if (!one.to.value.present) note_change();
     for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
       const auto lane = static_cast<unsigned>(lowest(rest));
       const std::size_t local = lane * kernel_.local_bytes();

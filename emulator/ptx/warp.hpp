@@ -19,6 +19,7 @@
 #include "copies.hpp"
 #include "instruction.hpp"
 #include "kernel.hpp"
+#include "loop_watch.hpp"
 #include "stack.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -33,6 +34,12 @@ class PtxWarp : public WarpProgram {
   Place place(std::uint32_t pc) const;
   const std::uint32_t* pc() const override { return &at_; }
   void add_to(Counters& counters) const override;
+  Rest rest(const Changes& now) const override { return loop_.rest(now); }
+  std::string describe_loop(const Changes& now) const override;
+  Place place_of_loop(const Changes& now) const override;
+  void note_time_out() override { loop_.expect(); }
+  std::string describe_poll() const override;
+  bool release_lanes(std::uint64_t last) override;
 
   // ---- for handlers
   // Values of an operand, one a lane; the type has the operand's width.
@@ -97,6 +104,8 @@ class PtxWarp : public WarpProgram {
   Mask carry() const { return carry_; }
   void set_carry(Mask carry) { carry_ = carry; }
 
+  void note_change() { block_.cluster().note_change(); }  // what warps share is not what it was
+
   ThreadBlock& block() { return block_; }
   const Kernel& kernel() const { return kernel_; }
   unsigned index() const { return index_; }
@@ -154,7 +163,10 @@ class PtxWarp : public WarpProgram {
     again_ = true;
     awaited_registers_ = count;
   }
-  void wait_for_tensor_memory() { again_ = polls_ = true; }  // or anything else that it asks for again
+  void wait_for_tensor_memory(unsigned columns, unsigned blocks) {  // of each block of the group
+    again_ = polls_ = true;
+    wanted_columns_ = {columns, blocks};
+  }
   // The instruction is executed again when the barrier at which the warp has voted is complete.
   bool has_voted() const { return has_voted_; }
   void wait_for_votes() { again_ = has_voted_ = true; }
@@ -195,12 +207,19 @@ class PtxWarp : public WarpProgram {
     std::uint32_t caller = 0;    // id of the path that called the function in which this one is; 0: the kernel
     const Call* call = nullptr;  // by which
     std::shared_ptr<const Stack::Tops> tops{};  // of the stacks at that call
+    std::uint64_t since = 0;     // Cluster::elapsed when lanes last came to wait for others
   };
   Path& path_of(std::uint32_t id);
+  bool is_within(const Call& call);
   void step(const Instruction& instruction);
   // The present path's lanes go on at different places, until `meet`.
   void part(const std::vector<std::pair<std::uint32_t, Mask>>& ways, std::uint32_t meet);
   bool let_others_go_first();
+  void look_for_loop();
+  LoopWatch::State state();
+  Mask waiting_lanes(const Path& path) const;  // that have come where it waits for others
+  std::string describe_wanted_columns() const;
+  std::uint32_t read_in_loop() const;  // an instruction; the loop's last if it reads nothing
   void check_in_flight(const Instruction& instruction);
   void note_touched(const Instruction& instruction);  // for the rules of wgmma.fence
   void remove(std::size_t at);
@@ -262,11 +281,14 @@ class PtxWarp : public WarpProgram {
   unsigned failed_waits_ = 0;            // by chance, since the last that was not
   const Mbarrier* awaited_ = nullptr;
   unsigned awaited_registers_ = 0;
+  std::pair<unsigned, unsigned> wanted_columns_{};  // by the last tcgen05.alloc that found none, and of how many blocks
   Meeting meeting_;
   std::size_t parked_ = 0;               // paths in a row that could not go on
   unsigned turns_ = 0;                   // in a row that one path took while others could run
   Copies copies_;
   BulkGroups bulk_groups_;
+  LoopWatch loop_;
+  std::vector<std::uint32_t> control_;   // of state()
   std::uint64_t executed_ = 0;           // instructions of this turn
   std::uint64_t global_read_ = 0;
   std::uint64_t global_requests_ = 0, global_sectors_ = 0, shared_passes_ = 0, shared_passes_at_least_ = 0, waits_ = 0;

@@ -263,3 +263,36 @@ def test_counts() -> None:
     report = run_ptx(kernel(CALL_ADD + STORE, declarations=ADD), "k", 1, 64, [out])
     counted = report.warp_instructions
     assert (counted["call.uni"], counted["ret"], counted["add.s32"]) == (2, 4, 2)
+
+
+def test_function_that_calls_itself_through_a_pointer() -> None:
+    function = """
+.func (.param .b32 sum) f(.param .b64 next, .param .b32 n)
+{
+  .reg .pred %p; .reg .b32 %s<3>; .reg .b64 %sd<2>;
+  ld.param.b64 %sd0, [next];
+  ld.param.b32 %s0, [n];
+  setp.eq.u32 %p, %s0, 0;
+  st.param.b32 [sum], %s0;
+  @%p ret;
+  sub.u32 %s1, %s0, 1;
+  { .param .b64 q0; .param .b32 q1; .param .b32 r0;
+    st.param.b64 [q0], %sd0; st.param.b32 [q1], %s1;
+    prototype: .callprototype (.param .b32 _) _ (.param .b64 _, .param .b32 _);
+    call (r0), %sd0, (q0, q1), prototype; // here
+    ld.param.b32 %s2, [r0]; }
+  st.param.b32 [sum], %s2;
+  ret;
+}
+"""
+    body = """mov.u64 %rd5, f;
+{ .param .b64 q0; .param .b32 q1; .param .b32 r0;
+  st.param.b64 [q0], %rd5; st.param.b32 [q1], DEPTH;
+  call (r0), f, (q0, q1);
+  ld.param.b32 %r1, [r0]; }
+"""
+    np.testing.assert_array_equal(launch(function, body.replace("DEPTH", "0"), 32), np.zeros(32))
+    text = kernel(body.replace("DEPTH", "3") + STORE, declarations=function)
+    with pytest.raises(UnsupportedPtx, match="a call of `f` within itself") as caught:
+        run_ptx(text, "k", 1, 32, [np.zeros(32, np.int32)])
+    assert caught.value.line == line_of(text, "// here")

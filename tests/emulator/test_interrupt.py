@@ -21,6 +21,7 @@ SPIN = """
   .reg .pred %p<1>;
   ld.param.u64 %rd0, [p_flag];
 again:
+  mov.u32 %r1, %clock;
   ld.volatile.global.b32 %r0, [%rd0];
   setp.eq.s32 %p0, %r0, 0;
   @%p0 bra again;

@@ -484,3 +484,16 @@ def test_reading_what_a_shift_has_not_written_yet() -> None:
     early = early.replace("AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [barrier], 0;", "")
     with pytest.raises(EmulatorFault, match="race"):
         run(early, given, np.zeros_like(given))
+
+
+def test_a_wait_for_columns_says_who_holds_the_others() -> None:
+    body = "@%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [buffer], 512; // second\nDONE"
+    text = text_of(body)
+    with pytest.raises(EmulatorFault) as caught:
+        run_ptx(text, "k", 1, 128, [np.zeros(128, np.uint32)] * 2, max_instructions=1_000_000, chip=CHIP)
+    first = line_of(text, "[place], 128;")
+    assert caught.value.kind == "deadlock"
+    assert caught.value.line == line_of(text, "// second")
+    assert f"warp 0 at line {caught.value.line} waits for 512 columns of tensor memory, of which" in str(caught.value)
+    held = f"columns 0 to 127 are held since line {first}"
+    assert f"in block (0, 0, 0) 384 of 512 are free, 384 in a row; {held}" in str(caught.value)
