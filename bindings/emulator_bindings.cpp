@@ -181,6 +181,24 @@ void add_emulator(py::module_& m) {
       .def_readonly("last_writes", &emulator::Counters::last_writes)
       .def_readonly("out_of_range_lanes", &emulator::Counters::out_of_range_lanes);
 
+  py::class_<emulator::Footprint>(m, "Footprint")
+      .def(py::init(&footprint_from), py::arg("element"), py::arg("steps"),
+           "Which bytes a view covers: an element of so many bytes, repeated by steps of (stride in bytes, count).")
+      .def_property_readonly("bytes", &emulator::Footprint::bytes)
+      .def_property_readonly("run", &emulator::Footprint::run)
+      .def_property_readonly("steps",
+                             [](const emulator::Footprint& self) {
+                               std::vector<StepPair> made;
+                               for (const auto& [stride, count] : self.steps()) made.emplace_back(stride, count);
+                               return made;
+                             })
+      .def("segment",
+           [](const emulator::Footprint& self, std::uint64_t offset) {
+             if (offset >= self.bytes()) throw std::invalid_argument("offset: outside");
+             const auto here = self.segment(offset);
+             return std::make_tuple(here.first, here.end, here.inside);
+           },
+           py::arg("offset"), "First offset and one behind the last of the run or gap there, and whether it is a run.");
   py::class_<MulticastRange>(m, "MulticastRange")
       .def(py::init<std::size_t, std::vector<std::uint64_t>, bool>(), py::arg("bytes"), py::arg("copies"), py::arg("writable"),
            "Addresses that stand for memory of several emulated devices.")

@@ -4,26 +4,48 @@
 #include <utility>
 
 namespace msa_ops::emulator {
-namespace {
-
-bool holds(const Allocation& range, std::uint64_t address, std::size_t bytes) {
-  return address >= range.address && bytes <= range.bytes && address - range.address <= range.bytes - bytes;
-}
-
-}  // namespace
-
 GlobalMemory::GlobalMemory(std::vector<Allocation> allocations) : allocations_(std::move(allocations)) {
   // Multicast addresses are found first, whatever views of them the host has made.
   std::stable_partition(allocations_.begin(), allocations_.end(), [](const Allocation& one) { return !one.copies.empty(); });
   for (const Allocation& range : allocations_) traffic_.emplace_back(range.bytes);
 }
 
-const Allocation* GlobalMemory::holder(std::uint64_t address, std::size_t bytes, bool write) const {
-  const Allocation* found = nullptr;
-  for (const Allocation& range : allocations_) {
-    if (!holds(range, address, bytes)) continue;
-    found = &range;
-    if (range.writable || !write) break;
+bool GlobalMemory::Pending::holds(std::uint64_t address, std::size_t bytes) const {
+  if (footprint.has_gaps()) return address >= first && footprint.holds(address - first, bytes);
+  return address >= first && address <= end && bytes <= end - address;
+}
+
+bool GlobalMemory::Pending::touches(std::uint64_t address, std::size_t bytes) const {
+  if (address >= end || first >= address + bytes) return false;
+  if (!footprint.has_gaps() || address < first) return true;
+  return footprint.touches(address - first, bytes);
+}
+
+std::optional<GlobalMemory::Place> GlobalMemory::place_of(std::uint64_t address, bool write) const {
+  std::optional<Place> found;
+  std::uint64_t first = 0, end = UINT64_MAX;  // what no earlier allocation has
+  for (std::size_t i = 0; i < allocations_.size(); ++i) {
+    const Allocation& range = allocations_[i];
+    if (!range.spans(address)) {
+      if (write && !range.writable) continue;
+      if (range.address > address) end = std::min(end, range.address);
+      else first = std::max(first, range.address + range.bytes);
+      continue;
+    }
+    const Footprint::Segment here = range.segment(address);
+    const std::uint64_t here_first = range.address + here.first;
+    const std::uint64_t here_end = here.end == UINT64_MAX ? here.end : range.address + here.end;
+    if (here.inside && (range.writable || !write)) {
+      first = std::max(first, here_first);
+      end = std::min(end, here_end);
+      return Place{first, end - first, range.address, i};
+    }
+    if (here.inside) {
+      if (!found) found = Place{address, 1, range.address, i};  // it may not be written
+    } else if (range.writable || !write) {
+      first = std::max(first, here_first);
+      end = std::min(end, here_end);
+    }
   }
   return found;
 }
@@ -58,12 +80,12 @@ void GlobalMemory::note_launch(const GlobalMemory& totals) const {
 }
 
 void GlobalMemory::check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const {
-  for (const auto& [first, end, before] : *pending_) {
-    if (address < end && first < address + bytes) {
+  for (const Pending& one : *pending_) {
+    if (one.touches(address, bytes)) {
       throw Violation{FaultKind::kGridWait,
                       std::string(write ? "write to" : "read of") +
                           " bytes that an earlier launch writes, before griddepcontrol.wait",
-                      lane, std::max(address, first)};
+                      lane, std::max(address, one.first)};
     }
   }
 }
@@ -72,7 +94,7 @@ const std::byte* GlobalMemory::at_strongly(std::uint64_t address, std::size_t by
   const std::byte* before = nullptr;
   if (early_) {
     for (const Pending& one : *pending_) {
-      if (one.before != nullptr && holds({one.first, one.end - one.first, false, {}}, address, bytes)) {
+      if (one.before != nullptr && one.holds(address, bytes)) {
         before = one.before + (address - one.first);
       }
     }
@@ -88,12 +110,10 @@ std::byte* GlobalMemory::range(std::uint64_t address, std::size_t bytes, std::si
                                int lane) const {
   auto* const place = reinterpret_cast<std::byte*>(address);
   if (early_) check_pending(address, bytes, write, lane);
-  if (last_ < allocations_.size()) {
-    const Allocation& range = allocations_[last_];
-    if (address % alignment == 0 && holds(range, address, bytes) && (range.writable || !write) && range.copies.empty()) {
-      traffic_[last_].count(address - range.address, bytes, write);
-      return place;
-    }
+  const Place& last = last_[write ? 1 : 0];
+  if (address % alignment == 0 && last.holds(address, bytes)) {
+    traffic_[last.index].count(address - last.start, bytes, write);
+    return place;
   }
   const Allocation& range = found(address, bytes, alignment, write, lane);
   if (!range.copies.empty()) {
@@ -123,8 +143,8 @@ std::vector<std::byte*> GlobalMemory::copies(std::uint64_t address, std::size_t 
 
 std::vector<std::byte*> GlobalMemory::targets(std::uint64_t address, std::size_t bytes, std::size_t alignment,
                                               int lane) const {
-  const Allocation* const range = holder(address, bytes, true);
-  if (range == nullptr || range->copies.empty()) return {this->range(address, bytes, alignment, true, lane)};
+  const std::optional<Place> place = place_of(address, true);
+  if (!place || allocations_[place->index].copies.empty()) return {this->range(address, bytes, alignment, true, lane)};
   return copies(address, bytes, alignment, true, lane);
 }
 
@@ -132,25 +152,63 @@ const Allocation& GlobalMemory::found(std::uint64_t address, std::size_t bytes, 
                                       int lane) const {
   const auto what = [&] { return std::string(write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes"; };
   if (address % alignment != 0) throw Violation{FaultKind::kMisaligned, what() + " of global memory", lane, address};
-  const Allocation* const range = holder(address, bytes, write);
-  if (range == nullptr) {
-    std::string nearest;
-    for (const Allocation& other : allocations_) {
-      if (address >= other.address && address - other.address < other.bytes + 4096) {
-        nearest = "; " + other.name + " of " + std::to_string(other.bytes) + " bytes ends at byte offset " +
-                  std::to_string(other.bytes) + ", the access starts at " + std::to_string(address - other.address);
-      }
+  const auto is_in_one_tensor = [&](std::uint64_t at) {  // this byte and the one before
+    return std::any_of(allocations_.begin(), allocations_.end(),
+                       [&](const Allocation& one) { return one.spans(at - 1) && one.spans(at); });
+  };
+  const Allocation* owner = nullptr;
+  for (std::uint64_t at = address; at < address + bytes || owner == nullptr;) {
+    const std::optional<Place> place = place_of(at, write);
+    // What happens to lie behind a tensor is none of its own.
+    if (!place || (owner != nullptr && !is_in_one_tensor(at))) {
+      throw Violation{FaultKind::kOutOfBounds, what() + " outside every global allocation" + beside(address, at), lane,
+                      address};
     }
-    throw Violation{FaultKind::kOutOfBounds, what() + " outside every global allocation" + nearest, lane, address};
+    const Allocation& next = allocations_[place->index];
+    if (write && !next.writable) throw Violation{FaultKind::kReadOnly, what() + " to " + next.name, lane, address};
+    if (owner == nullptr) owner = &next;
+    if (next.copies.empty()) last_[write ? 1 : 0] = *place;
+    const std::uint64_t count = std::min<std::uint64_t>(address + bytes - at, place->first + place->bytes - at);
+    traffic_[place->index].count(at - place->start, count, write);
+    at += count;
   }
-  if (write && !range->writable) throw Violation{FaultKind::kReadOnly, what() + " to " + range->name, lane, address};
-  last_ = static_cast<std::size_t>(range - allocations_.data());
-  traffic_[last_].count(address - range->address, bytes, write);
-  return *range;
+  return *owner;
+}
+
+// Of the allocation whose bytes end closest before the first one that is missing.
+std::string GlobalMemory::beside(std::uint64_t address, std::uint64_t missing) const {
+  constexpr std::uint64_t kNear = 4096;
+  std::uint64_t closest = UINT64_MAX;
+  std::string found;
+  for (const Allocation& other : allocations_) {
+    if (missing < other.address || missing - other.address >= other.bytes + kNear || other.bytes == 0) continue;
+    const std::string start = ", the access starts at " + std::to_string(static_cast<std::int64_t>(address - other.address));
+    if (!other.spans(missing)) {
+      const std::uint64_t distance = missing - other.address - other.bytes;
+      if (distance >= closest) continue;
+      closest = distance;
+      found = "; " + other.name + " of " + std::to_string(other.bytes) + " bytes ends at byte offset " +
+              std::to_string(other.bytes) + start;
+      continue;
+    }
+    const Footprint::Segment here = other.segment(missing);
+    const std::uint64_t distance = missing - other.address - here.first;
+    if (here.inside || distance >= closest) continue;
+    closest = distance;
+    found = "; " + other.name + " has a gap between its rows, from byte offset " + std::to_string(here.first) + " to " +
+            std::to_string(here.end - 1) + start;
+  }
+  return found;
 }
 
 void GlobalMemory::count_read(std::uint64_t address, std::size_t bytes) const {
-  traffic_[last_].count(address - allocations_[last_].address, bytes, false);
+  for (std::uint64_t at = address; at < address + bytes;) {
+    const std::optional<Place> place = last_[1].holds(at, address + bytes - at) ? last_[1] : place_of(at, true);
+    if (!place) return;  // it was written
+    const std::uint64_t count = std::min<std::uint64_t>(address + bytes - at, place->first + place->bytes - at);
+    traffic_[place->index].count(at - place->start, count, false);
+    at += count;
+  }
 }
 
 void GlobalMemory::merge(const GlobalMemory& copy) const {

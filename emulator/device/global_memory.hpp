@@ -1,6 +1,7 @@
 // The memory that kernels share with the host: allocations of the host, at their own addresses.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,26 +14,34 @@
 
 #include "counters.hpp"
 #include "fault.hpp"
+#include "footprint.hpp"
 #include "traffic.hpp"
 
 namespace msa_ops::emulator {
 
 struct Allocation {
   std::uint64_t address;
-  std::uint64_t bytes;
+  std::uint64_t bytes;  // from the first to the last
   bool writable;
   std::string name;  // for messages
   // Of a multicast address: where the same bytes are on each device. Nothing is at the address itself.
   std::vector<std::uint64_t> copies{};
+  Footprint footprint{};  // which of the bytes it has, if there are gaps
+  // Whether this address lies between its first and its last byte, and the run or gap there, in offsets.
+  bool spans(std::uint64_t at) const { return at - address < bytes; }
+  Footprint::Segment segment(std::uint64_t at) const {
+    return footprint.has_gaps() ? footprint.segment(at - address) : Footprint::Segment{0, bytes, true};
+  }
 };
 
 class GlobalMemory {
  public:
-  // Ranges may overlap, as views of one tensor do; what none of them holds is out of bounds.
+  // They may overlap, as views of one tensor do: a byte is of the first one that has it, of those that may be written if it
+  // is written. What none of them has is out of bounds.
   explicit GlobalMemory(std::vector<Allocation> allocations);
 
-  // The bytes at an address. Throws a Violation of that lane if they are not inside one allocation, if the address is
-  // not a multiple of `bytes` (a power of two), or if they may not be written.
+  // The bytes at an address. Throws a Violation of that lane if they are not inside one allocation (or in several views
+  // of one tensor), if the address is not a multiple of `bytes` (a power of two), or if they may not be written.
   std::byte* at(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
   // The same for any number of bytes, and an alignment of its own. Each call counts as one access.
   std::byte* range(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
@@ -72,6 +81,9 @@ class GlobalMemory {
   struct Pending {
     std::uint64_t first, end;          // addresses, as in Ranges
     const std::byte* before = nullptr;  // what stood there before that launch; unknown if null
+    Footprint footprint{};              // which of these bytes, if there are gaps
+    bool holds(std::uint64_t address, std::size_t bytes) const;    // all of them
+    bool touches(std::uint64_t address, std::size_t bytes) const;  // some of them
   };
   void set_pending(std::vector<Pending> pending) {
     pending_ = std::make_shared<const std::vector<Pending>>(std::move(pending));
@@ -89,14 +101,24 @@ class GlobalMemory {
   GlobalMemory with(const std::vector<Allocation>& more) const;
 
  private:
+  // Bytes around an address that are all of one allocation, and that it takes accesses of.
+  struct Place {
+    std::uint64_t first = 0, bytes = 0;
+    std::uint64_t start = 0;  // of the allocation
+    std::size_t index = 0;
+    bool holds(std::uint64_t address, std::size_t count) const {
+      return address - first < bytes && count <= bytes - (address - first);
+    }
+  };
   static std::atomic_flag* flag_of(std::uint64_t address);
-  const Allocation* holder(std::uint64_t address, std::size_t bytes, bool write) const;
+  std::optional<Place> place_of(std::uint64_t address, bool write) const;
   const Allocation& found(std::uint64_t address, std::size_t bytes, std::size_t alignment, bool write, int lane) const;
+  std::string beside(std::uint64_t address, std::uint64_t missing) const;
   void check_pending(std::uint64_t address, std::size_t bytes, bool write, int lane) const;
 
   std::vector<Allocation> allocations_;
   bool is_shared_ = false;
-  mutable std::size_t last_ = 0;  // where the previous access was
+  mutable std::array<Place, 2> last_;  // where the previous read and write were, if not at a multicast address
   mutable std::vector<Traffic> traffic_;
   std::shared_ptr<Ranges> last_writes_ = std::make_shared<Ranges>();
   std::shared_ptr<const std::vector<Pending>> pending_;

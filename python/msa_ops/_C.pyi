@@ -1,6 +1,9 @@
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+AllocationTuple: TypeAlias = tuple[int, int, bool, str, int, Sequence[tuple[int, int]]]
+PendingTuple: TypeAlias = tuple[int, int, int, int, Sequence[tuple[int, int]]]
 
 class CudaDevice:
     ordinal: int
@@ -139,7 +142,7 @@ def emulate_ptx(
     block: Sequence[int],
     shared_memory: int,
     parameters: Sequence[bytes],
-    allocations: Sequence[tuple[int, int, bool, str]],
+    allocations: Sequence[AllocationTuple],
     max_instructions: int,
     cluster: Sequence[int] | None = ...,
     chip: str = ...,
@@ -147,9 +150,19 @@ def emulate_ptx(
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
-    pending: Sequence[tuple[int, int, int]] = ...,
+    pending: Sequence[PendingTuple] = ...,
     not_portable: bool = ...,
 ) -> EmulatorCounters: ...
+
+class Footprint:
+    def __init__(self, element: int, steps: Sequence[tuple[int, int]]) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def steps(self) -> list[tuple[int, int]]: ...
+    def segment(self, offset: int) -> tuple[int, int, bool]: ...
 
 class MulticastRange:
     def __init__(self, bytes: int, copies: Sequence[int], writable: bool) -> None: ...
@@ -163,7 +176,7 @@ def emulate_on_devices(
     block: Sequence[int],
     shared_memory: int,
     parameters: Sequence[Sequence[bytes]],
-    allocations: Sequence[Sequence[tuple[int, int, bool, str]]],
+    allocations: Sequence[Sequence[AllocationTuple]],
     max_instructions: int,
     cluster: Sequence[int] | None,
     chip: str,
@@ -176,7 +189,7 @@ def emulate_on_devices(
 def emulate_launch(
     position: int,
     ptx: str,
-    allocations: Sequence[tuple[int, int, bool, str]],
+    allocations: Sequence[AllocationTuple],
     arguments: Sequence[int],
     max_instructions: int,
     chip: str = ...,
@@ -184,7 +197,7 @@ def emulate_launch(
     sum_order: int | None = ...,
     threads: int = ...,
     multiprocessors: int | None = ...,
-    pending: Sequence[tuple[int, int, int]] = ...,
+    pending: Sequence[PendingTuple] = ...,
 ) -> EmulatorCounters: ...
 
 class ObjectFunctions:
@@ -195,7 +208,7 @@ def emulate_object(
     object: ObjectFunctions,
     modules: Sequence[str],
     arguments: Sequence[bytes],
-    allocations: Sequence[tuple[int, int, bool, str]],
+    allocations: Sequence[AllocationTuple],
     max_instructions: int,
     chip: str,
     seed: int | None,
@@ -207,7 +220,7 @@ def emulate_object_on_devices(
     object: ObjectFunctions,
     modules: Sequence[str],
     arguments: Sequence[Sequence[bytes]],
-    allocations: Sequence[Sequence[tuple[int, int, bool, str]]],
+    allocations: Sequence[Sequence[AllocationTuple]],
     max_instructions: int,
     chip: str,
     seed: int | None,
@@ -229,7 +242,7 @@ class EmulatorSession:
     def enter(self) -> None: ...
     def leave(self) -> None: ...
     def add_module(self, code: bytes, ptx: str) -> None: ...
-    def set_memory(self, allocations: Sequence[tuple[int, int, bool, str]]) -> None: ...
+    def set_memory(self, allocations: Sequence[AllocationTuple]) -> None: ...
     def set_options(self, max_instructions: int, seed: int | None, sum_order: int | None, threads: int) -> None: ...
     def begin_together(self) -> None: ...
     def forget_together(self) -> None: ...
@@ -281,7 +294,7 @@ def emulate_code_object(
     block: tuple[int, int, int],
     lds: int,
     kernarg: bytes,
-    allocations: list[tuple[int, int, bool, str]],
+    allocations: Sequence[AllocationTuple],
     max_instructions: int,
     seed: int | None,
     uncached: Sequence[tuple[int, int]] = ...,
@@ -294,7 +307,7 @@ def emulate_code_object_on_devices(
     block: tuple[int, int, int],
     lds: int,
     kernargs: list[bytes],
-    allocations: list[list[tuple[int, int, bool, str]]],
+    allocations: Sequence[Sequence[AllocationTuple]],
     max_instructions: int,
     seed: int | None,
     uncached: Sequence[tuple[int, int]] = ...,

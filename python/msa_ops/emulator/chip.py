@@ -62,9 +62,9 @@ class VirtualChip:
     def call(self, op: str, backend: str, regions: Sequence[virtual.Region]) -> Iterator[None]:
         """Kernels of one call may read the tensors of these regions, and write those that are writable."""
         memory = [
-            (address, size, may_write and region.writable, name)
+            one._replace(writable=one.writable and region.writable)
             for region in regions
-            for address, size, may_write, name in [allocation(region.name, region.tensor)]
+            for one in [allocation(region.name, region.tensor)]
         ]
         token = _call.set(_Call(op, backend, memory, pending_of(self.pending)))
         try:
@@ -103,7 +103,7 @@ class VirtualChip:
                 multiprocessors=self.platform.multiprocessors,
                 pending=call.pending,
             )
-            call.pending = [(first, end - first, 0) for first, end in counters.last_writes]
+            call.pending = [Pending(first, end - first, 0) for first, end in counters.last_writes]
         self.launches.append(Launch(op, backend, kernel, report_of(counters)))
 
     def _launch_code_object(self, kernel: str, arguments: Sequence[int], memory: list[Allocation]) -> Any:

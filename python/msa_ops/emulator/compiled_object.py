@@ -17,7 +17,7 @@ from msa_ops import _C
 from msa_ops.emulator import units
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text
 from msa_ops.emulator.devices import ChipLike, device
-from msa_ops.emulator.memory import allocation, is_memory
+from msa_ops.emulator.memory import address_of, is_memory
 from msa_ops.emulator.object_header import LauncherArguments, launcher_arguments
 from msa_ops.emulator.ptx_parameter import parameter_bytes
 from msa_ops.emulator.run import Report, allocations_of, check_text, report_of, with_peers
@@ -282,7 +282,7 @@ def _value(index: int, value: Any, kind: str = "", size: int | None = None) -> b
         return parameter_bytes(index, value, size, kind).ljust(8, b"\0")
     if isinstance(value, float):
         return float_bytes(f"argument {index}", value, 4) + bytes(4)
-    number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
+    number = 0 if value is None else address_of("", value) if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
     if not -(1 << 63) <= number < 1 << 64:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator.arguments import MAX_INSTRUCTIONS, check_options, float_bytes, plain, several, text, three
-from msa_ops.emulator.memory import allocation, is_memory
+from msa_ops.emulator.memory import address_of, allocation, is_memory
 from msa_ops.emulator.run import Report, allocations_of, report_of
 
 
@@ -33,7 +33,8 @@ def run_gfx950(
         arguments of 4 or 8 bytes, None for a null pointer, or bytes. Hidden arguments are filled in.
     tensors: more memory that the kernel may use, by name, when its addresses are passed in other ways.
     max_instructions: wave instructions after which the launch is given up. seed: of a random schedule.
-    uncached: tensors and arrays in fine-grained memory, past the caches: whatever is stored there is at system scope.
+    uncached: tensors and arrays in fine-grained memory, past the caches, with what lies between their rows: whatever is
+        stored there is at system scope.
     accept: faults that are known, as (kind, first, last) instruction in the text: "race", "missing wait",
         "wait states", "uninitialized shared memory" and "out of bounds" of the LDS. The launch goes on as if it had
         gone well: with what the LDS or the register holds by then, 0 outside the LDS. Other kinds have no effect.
@@ -122,7 +123,8 @@ def _check_kernel(code_object: Any, kernel: Any) -> None:
 
 
 def _ranges(values: Sequence[Any]) -> list[tuple[int, int]]:
-    return [allocation("uncached", value)[:2] for value in several("uncached", values)]
+    made = [allocation("uncached", value) for value in several("uncached", values)]
+    return [(one.address, one.bytes) for one in made]
 
 
 def pack_kernarg(code_object: bytes, kernel: str, arguments: Sequence[Any]) -> bytes:
@@ -155,7 +157,7 @@ def _bytes_of(index: int, value: Any, size: int) -> bytes:
             f"argument {index}: {type(value).__name__}, whose address would be passed; the argument has {size} bytes, "
             "accepted: a number (of a tensor: x.item())"
         )
-    number = 0 if value is None else allocation("", value)[0] if is_memory(value) else value
+    number = 0 if value is None else address_of("", value) if is_memory(value) else value
     if not isinstance(number, int):
         raise TypeError(f"argument {index}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
     if not -(1 << (8 * size - 1)) <= number < 1 << (8 * size):

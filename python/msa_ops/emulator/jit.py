@@ -79,9 +79,9 @@ class JitSession:
         long as it lives. Once more for the same storage, the new bytes are in the place of the old ones."""
         key = storage._cdata
         known = self._lent.get(key)
-        name = known[3] if known else f"tensor {next(self._numbers)}"
+        name = known.name if known else f"tensor {next(self._numbers)}"
         address = storage.data_ptr() + start
-        lent = address, storage.nbytes() - start if size is None else size, True, name
+        lent = Allocation(address, storage.nbytes() - start if size is None else size, True, name)
         if lent == known:
             return
         if known is None:

@@ -32,11 +32,13 @@ def multicast(tensors: Sequence[Any]) -> Tensor:
     if not made:
         raise ValueError("tensors: none; accepted: one a device")
     first = tensors[0]
+    if min(_shape(first)[2], default=0) < 0:
+        raise ValueError(f"tensors: strides {_shape(first)[2]}; accepted: none below zero")
     for i, value in enumerate(tensors):
         if _shape(value) != _shape(first):
             raise ValueError(f"tensors[{i}]: {_shape(value)}; accepted: as tensors[0], {_shape(first)}")
-    size = made[0][1]
-    bound = _C.MulticastRange(size, [address for address, *_ in made], all(writable for _, _, writable, _ in made))
+    size = made[0].bytes
+    bound = _C.MulticastRange(size, [one.address for one in made], all(one.writable for one in made))
     content = (ctypes.c_uint8 * size).from_address(bound.address)
     content.held = bound, list(tensors)  # type: ignore[attr-defined]  # as long as a tensor uses it
     flat = torch.frombuffer(content, dtype=torch.uint8)

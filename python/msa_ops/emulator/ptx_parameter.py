@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from msa_ops.emulator.arguments import float_bytes, plain
-from msa_ops.emulator.memory import allocation, is_memory
+from msa_ops.emulator.memory import address_of, is_memory
 
 _FLOATS = {".f16": "<e", ".f32": "<f", ".f64": "<d"}
 _ADDRESS = 8
@@ -34,7 +34,7 @@ def parameter_bytes(index: int, value: Any, size: int, kind: str) -> bytes:
         if size != _ADDRESS or kind in _FLOATS:
             what = "None" if value is None else f"{type(value).__name__}, whose address would be passed"
             raise ValueError(f"{name}: {what}; the parameter is {kind}, accepted: a number (of a tensor: x.item())")
-        value = 0 if value is None else allocation(name, value)[0]
+        value = 0 if value is None else address_of(name, value)
     if not isinstance(value, int | float):
         raise TypeError(f"{name}: {type(value).__name__}; accepted: tensor, array, int, float, None, bytes")
     if kind in _FLOATS:

@@ -20,7 +20,7 @@ from msa_ops.emulator.arguments import (
     whole,
 )
 from msa_ops.emulator.devices import ChipLike, device
-from msa_ops.emulator.memory import Allocation, Pending, allocation, is_memory
+from msa_ops.emulator.memory import Allocation, Pending, address_of, allocation, is_memory
 from msa_ops.emulator.ptx_parameter import parameter_bytes
 from msa_ops.emulator.source_lines import HINT_FOR_BUILT, told
 
@@ -52,8 +52,8 @@ class Report:
     global_bytes_read, global_bytes_written: bytes that the lanes asked for; atomics count in both.
     matrix_flops: operations of matrix instructions, two a product that is added, by kind: f64, tf32, f16 (and BF16),
         f8f6f4, i8, i4, b1, mxf8f6f4, mxf4, mxf4nvf4; on gfx950 f16 (and BF16), f32, f64, f8f6f4, i8.
-    tensors: bytes by tensor, of loads, stores, atomics, and copies by the bulk and tensor engines. Tensors that share
-        memory share their counts.
+    tensors: bytes by tensor, of loads, stores, atomics, and copies by the bulk and tensor engines. A byte that two of
+        them cover counts for the first one; if it is written, for the first one that may be written.
     global_requests, global_sectors: loads and stores of global memory that warps issued, and the 32-byte sectors that
         they touched: 4 a request are a perfect access of 4 bytes a lane.
     shared_passes, shared_passes_at_least: of loads and stores of shared memory, those of matrices (ldmatrix, stmatrix)
@@ -308,20 +308,25 @@ def allocations_of(arguments: Sequence[Any], tensors: Mapping[str, Any] | None, 
 def pending_of(pending: Sequence[Any]) -> list[Pending]:
     """What an earlier launch may still be writing: arrays, or pairs of an array and what it held before.
 
-    Raises ValueError for a pair of different sizes, TypeError for no list, and as `allocation`.
+    Raises ValueError for a pair of different sizes or gaps, TypeError for no list, and as `allocation`.
     """
     found = []
     for i, one in enumerate(several("pending", pending)):
         if isinstance(one, tuple) and len(one) != 2:
             raise ValueError(f"pending {i}: {len(one)} values; accepted: an array, or it and what it was before")
         array, earlier = one if isinstance(one, tuple) else (one, None)
-        address, size, *_ = allocation(f"pending {i}", array)
+        own = allocation(f"pending {i}", array)
         before = 0
         if earlier is not None:
-            before, held, *_ = allocation(f"pending {i}, before", earlier)
-            if held != size:
-                raise ValueError(f"pending {i}: {size} bytes, of which {held} are given as they were before")
-        found.append((address, size, before))
+            held = allocation(f"pending {i}, before", earlier)
+            if held.bytes != own.bytes:
+                raise ValueError(f"pending {i}: {own.bytes} bytes, of which {held.bytes} are given as they were before")
+            if (held.run, held.steps) != (own.run, own.steps):
+                raise ValueError(
+                    f"pending {i}: the gaps between its rows are others before; accepted: the same strides"
+                )
+            before = held.address
+        found.append(Pending(own.address, own.bytes, before, own.run, own.steps))
     return found
 
 
@@ -331,7 +336,7 @@ def check_text(ptx: Any) -> None:
 
 
 def _address(value: Any) -> int:
-    return allocation("", value)[0]
+    return address_of("", value)
 
 
 def _parameters(arguments: Sequence[Any], declared: Sequence[tuple[int, str]]) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msa_ops import _C
 from msa_ops.emulator.arguments import whole
-from msa_ops.emulator.memory import allocation
+from msa_ops.emulator.memory import address_of
 
 TYPES = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz", "b4x16",
@@ -90,7 +90,7 @@ def _checked(
         raise ValueError(f"element: {element!r}; accepted: {', '.join(TYPES)}")
     if swizzle not in SWIZZLES:
         raise ValueError(f"swizzle: {swizzle!r}; accepted: {', '.join(SWIZZLES)}")
-    address = memory if isinstance(memory, int) else allocation("memory", memory)[0]
+    address = memory if isinstance(memory, int) else address_of("memory", memory)
     steps = [1] * len(box) if steps is None else steps
     whole("memory", address, 0, 2**64 - 1)
     whole("l2_promotion", l2_promotion, 0, 3)

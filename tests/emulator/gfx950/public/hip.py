@@ -18,6 +18,7 @@ import torch
 
 from msa_ops import _C
 from msa_ops.build import toolchain
+from msa_ops.emulator.memory import Allocation
 from msa_ops.emulator.run import Report, report_of
 
 FAILED = 719  # hipErrorLaunchFailure
@@ -178,7 +179,7 @@ class Hip:
         seconds = time.process_time() - started
         self.launches.append(Launch(name, grid, block, [report_of(count) for count in counters], seconds))
 
-    def _live_memory(self) -> list[tuple[int, int, bool, str]]:
+    def _live_memory(self) -> list[Allocation]:
         """The storage of every tensor that lives, and what was allocated through HIP."""
         found = {}
         for value in gc.get_objects():
@@ -188,7 +189,7 @@ class Hip:
                     found[storage.data_ptr()] = storage.nbytes(), f"{value.dtype} {tuple(value.shape)}"
         for address, buffer in self._allocated.items():
             found[address] = len(buffer), "hipMalloc"
-        return [(address, size, True, name) for address, (size, name) in sorted(found.items())]
+        return [Allocation(address, size, True, name) for address, (size, name) in sorted(found.items())]
 
 
 def _build(folder: Path) -> Path:
