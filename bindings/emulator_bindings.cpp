@@ -111,7 +111,12 @@ void run_signal_handlers() {
 
 bool other_threads_run() {
   const py::gil_scoped_acquire acquire;
-  return py::module_::import("threading").attr("active_count")().cast<int>() > 1;
+  const py::module_ threading = py::module_::import("threading");
+  const py::object own = threading.attr("current_thread")();
+  for (const py::handle thread : threading.attr("enumerate")()) {
+    if (!thread.is(own) && !thread.attr("daemon").cast<bool>()) return true;
+  }
+  return false;
 }
 
 void set_fault(PyObject* type, const emulator::Fault& fault) {

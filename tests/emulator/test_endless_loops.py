@@ -263,3 +263,15 @@ def test_all_threads_of_the_host_together_hold_what_the_chip_does(threads: int) 
     assert count[0] == 5
     fault = deadlock(grid_barrier(6), grid=6, block=32, multiprocessors=5, shared_memory=200_000, threads=threads)
     assert "1 blocks have not started" in str(fault)
+
+
+def test_daemons_do_not_count() -> None:
+    """Libraries leave some behind, such as tqdm's monitor, which store nothing."""
+    over = threading.Event()
+    daemon = threading.Thread(target=over.wait, daemon=True)
+    daemon.start()
+    try:
+        deadlock(program(SPINS["global flag"][0], ""))
+    finally:
+        over.set()
+        daemon.join()
