@@ -7,7 +7,8 @@ namespace msa_ops::emulator {
 namespace {
 
 constexpr std::uint64_t kTurn = 256;       // instructions before the next warp runs
-constexpr unsigned kQuietRounds = 32;      // rounds without a change before a look at whether any can come
+// Rounds without a change before a look at whether any can come, and before waits that may end without success do.
+constexpr unsigned kQuietRounds = 4, kQuietRoundsOfWaits = 32;
 // Instructions of the cluster, after which a wait ends without success, and lanes that wait for others of their warp go on.
 constexpr std::uint64_t kLongWait = 1U << 22, kLongApart = 1U << 24;
 constexpr unsigned kPatience = 256;        // rounds in which asynchronous work may stay away although warps run on
@@ -139,9 +140,7 @@ bool Cluster::run(std::uint64_t instructions, std::uint64_t& budget) {
     if (round(left, budget)) {
       if (all_yield_) break;  // they wait for other clusters
       if (!async_.empty() && ++rounds_without_work_ >= kPatience) {
-        rounds_without_work_ = 0;
-        async_.finish_one(nullptr);
-        note_change();
+        finish_work();
       }
       if (rests_after_round()) {
         rested_ += left;
@@ -166,6 +165,12 @@ bool Cluster::run(std::uint64_t instructions, std::uint64_t& budget) {
   return true;
 }
 
+void Cluster::finish_work() {
+  rounds_without_work_ = 0;
+  async_.finish_one(random_ ? &generator_ : nullptr);
+  note_change();
+}
+
 // Some warp runs, but it may only do the same again and again.
 bool Cluster::rests_after_round() {
   if (changes_ != changes_before_) {
@@ -173,9 +178,19 @@ bool Cluster::rests_after_round() {
     quiet_rounds_ = 0;
     return false;
   }
-  if (++quiet_rounds_ < kQuietRounds || !async_.empty()) return false;
-  quiet_rounds_ = 0;
-  return rests_without_work();
+  if (++quiet_rounds_ % kQuietRounds != 0) return false;
+  const bool is_long = quiet_rounds_ >= kQuietRoundsOfWaits;
+  if (is_long) quiet_rounds_ = 0;
+  bool may_end = false;
+  const Changes now = changes();
+  const Rest known = rest_of_warps(now, may_end);
+  if (!async_.empty()) {
+    if (known != Rest::kNone || may_end) finish_work();
+    return false;
+  }
+  if (known != Rest::kNone) return rest(known, now.launch);
+  if (may_end && is_long) end_waits(elapsed());
+  return false;
 }
 
 // Waits that may end without success do so first, since what comes after them may change something.
@@ -210,11 +225,8 @@ bool Cluster::rest(Rest known, std::uint64_t total) {
     if (release_lanes(elapsed())) return false;
     report_deadlock();
   }
-  if (!progress_.may_rest()) {
-    end_waits(elapsed());
-    return false;
-  }
-  rests_at_ = total;
+  if (progress_.may_rest()) rests_at_ = total;
+  else end_waits(elapsed());
   return true;
 }
 

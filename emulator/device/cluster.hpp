@@ -85,6 +85,7 @@ class Cluster {
   void check_remote_uses(ThreadBlock& block);  // which has just ended
   // Whether the cluster has to wait for other ones, after a round in which some warp went on, or none did.
   bool rests_after_round();
+  void finish_work();  // one asynchronous operation
   bool rests_without_work();
   bool rest(Rest known, std::uint64_t total);  // the same, with what is known of all its warps
   // Of the warps together. `may_end`: there is a wait that may end without success, of a warp of which no more is known.

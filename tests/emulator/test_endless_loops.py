@@ -275,3 +275,54 @@ def test_daemons_do_not_count() -> None:
     finally:
         over.set()
         daemon.join()
+
+
+def test_asynchronous_work_goes_on_soon_while_others_spin() -> None:
+    """A warp copies 20 times and waits each time; seven spin for its flag."""
+    body = """setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [bar], 1;
+    bar.sync 0;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p1 bra again;
+    @!%p0 bra end;
+    mov.u32 %r2, 0;
+    copy: and.b32 %r4, %r2, 1;
+    mbarrier.arrive.expect_tx.shared.b64 %rd3, [bar], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [data], [%rd1], 16, [bar];
+    wait: mbarrier.try_wait.parity.shared.b64 %p3, [bar], %r4;
+    @!%p3 bra wait;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p2, %r2, 20;
+    @%p2 bra copy;
+    st.release.gpu.global.b32 [%rd0], %r2;
+    bra end;
+    again: ld.acquire.gpu.global.b32 %r3, [%rd0];
+    setp.eq.u32 %p4, %r3, 0;
+    @%p4 bra again;
+    end:"""
+    flag = np.zeros(4, np.uint32)
+    text = kernel(body, 2, SHARED + ".shared .align 16 .b8 data[16];")
+    run_ptx(text, "k", 1, 256, [flag, np.zeros(4, np.uint32)], max_instructions=3_000_000)
+    assert flag[0] == 20
+
+
+def test_blocks_that_spin_leave_their_turn_to_others() -> None:
+    """Each block waits for the next one, while a thread of the host may store."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    flags = np.zeros(17, np.uint32)
+    flags[16] = 1
+    body = """mov.u32 %r1, %ctaid.x;
+    mul.wide.u32 %rd1, %r1, 4;
+    add.u64 %rd0, %rd0, %rd1;
+    again: ld.acquire.gpu.global.b32 %r3, [%rd0+4];
+    setp.eq.u32 %p4, %r3, 0;
+    @%p4 bra again;
+    st.release.gpu.global.b32 [%rd0], %r3;"""
+    try:
+        run_ptx(kernel(body), "k", 16, 32, [flags], max_instructions=5_000_000)
+    finally:
+        over.set()
+        thread.join()
+    assert flags.all()

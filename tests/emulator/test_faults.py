@@ -240,8 +240,14 @@ CASES = {
         lane=3,
     ),
     "endless": Case(
-        "limit",
+        "deadlock",
         wrong="AGAIN:\nbra AGAIN; // here",
+        right="mov.b32 %r1, 9;\nAGAIN:\nsub.s32 %r1, %r1, 1; setp.ne.b32 %p1, %r1, 0;\n@%p1 bra AGAIN;",
+        threads=32,
+    ),
+    "too long": Case(
+        "limit",
+        wrong="mov.b32 %r1, 9;\nAGAIN:\nadd.s32 %r1, %r1, 1;\nbra AGAIN; // here",
         right="mov.b32 %r1, 9;\nAGAIN:\nsub.s32 %r1, %r1, 1; setp.ne.b32 %p1, %r1, 0;\n@%p1 bra AGAIN;",
         threads=32,
     ),

@@ -91,6 +91,15 @@ GEMMS += [
     for suffix, tiles in (("", ONE), ("_pair", PAIR))
 ]
 
+# Flags of tiles are counted up and waited for by all devices.
+ACROSS_DEVICES = (
+    (r"\bred\.release\.gpu\.", "red.release.sys."),  # `multimem.red`, too
+    (r"\batom\.global\.acquire\.cas\.", "atom.global.sys.acquire.cas."),
+)
+POLLED_ACROSS_DEVICES = ((r"\bld\.relaxed\.gpu\.", "ld.acquire.sys."),)  # what follows reads the tile
+# A tile is stored before its flag says so.
+STORED_BEFORE_FLAG = ((r"cp\.async\.bulk\.wait_group\.read\s+0;", "cp.async.bulk.wait_group 0;"),)
+
 CASES = [
     *(
         on_ranks(f"all_reduce_{name}_{ranks}", f"all_reduce_{name}.py", function, ranks, **ONCE)
@@ -122,10 +131,14 @@ CASES = [
         )
         for ranks in (2, 4)
     ),
-    # A tile is stored before its flag says so.
     *(
-        mended(case, (r"cp\.async\.bulk\.wait_group\.read\s+0;", "cp.async.bulk.wait_group 0;"))
+        mended(
+            case,
+            *ACROSS_DEVICES,
+            *(POLLED_ACROSS_DEVICES if "scatter" in case.name else ()),
+            *(() if "direct" in case.name else STORED_BEFORE_FLAG),
+        )
         for case in GEMMS
-        if "lamport" not in case.name and "direct" not in case.name
+        if "lamport" not in case.name
     ),
 ]
