@@ -76,10 +76,13 @@ class Preparation {
     for (const Statement& statement : body.statements) {
       std::set<std::string> names;
       for (const Term& term : statement.operands) note_names(term, names);
+      std::set<std::string> held;  // by variables that the statement names
+      for (const std::string& name : names) note_addresses(name, held);
+      names.insert(held.begin(), held.end());
       for (const std::string& name : names) {
         const auto found = module_.functions.find(name);
         if (found == module_.functions.end()) continue;
-        if (statement.opcode.compare(0, 4, "call") != 0) pointed_at_.insert(name);
+        if (statement.opcode.compare(0, 4, "call") != 0 || held.count(name) != 0) pointed_at_.insert(name);
         const auto known = numbers_.find(name);
         if (known != numbers_.end() && parts_[known->second].open) {
           throw Unsupported("a call of `" + name + "` within itself", statement.line);
@@ -162,6 +165,34 @@ class Preparation {
         kernel_.variables_.push_back({address, variable.bytes, !constant, variable.name});
         kernel_.variable_bytes_.push_back(std::move(bytes));
         variables_[variable.name] = address;
+      }
+    }
+    for (const auto* all : {&module.global, &module.constant}) {
+      for (const Variable& variable : *all) {
+        for (const AddressValue& one : variable.addresses) {
+          const std::uint64_t value = (address_of(one.name) + one.addend) >> one.shift;
+          std::memset(reinterpret_cast<void*>(variables_.at(variable.name) + one.at), 0, one.bytes);
+          std::memcpy(reinterpret_cast<void*>(variables_.at(variable.name) + one.at), &value, one.is_byte ? 1 : one.bytes);
+        }
+      }
+    }
+  }
+
+  // Of a variable or a function; 0 of a function that this kernel cannot reach.
+  std::uint64_t address_of(const std::string& name) const {
+    if (const auto found = variables_.find(name); found != variables_.end()) return found->second;
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? 0 : kFunctionWindow | found->second;
+  }
+
+  // What the initial values of a variable speak of, and theirs.
+  void note_addresses(const std::string& name, std::set<std::string>& names) const {
+    for (const auto* all : {&module_.global, &module_.constant}) {
+      for (const Variable& variable : *all) {
+        if (variable.name != name) continue;
+        for (const AddressValue& one : variable.addresses) {
+          if (names.insert(one.name).second) note_addresses(one.name, names);
+        }
       }
     }
   }

@@ -4,115 +4,39 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "constant_expression.hpp"
 #include "error.hpp"
 #include "instruction.hpp"
-#include "lexer.hpp"
 #include "operand_types.hpp"
 #include "selector.hpp"
+#include "token_reader.hpp"
+#include "variable_reader.hpp"
 #include "versions.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
 
-unsigned width_of_type(std::string_view type, int line) {
-  if (type == ".pred") return kPredicateWidth;
-  static const std::unordered_map<std::string_view, unsigned> widths{
-      {".b8", 1},    {".u8", 1},  {".s8", 1},  {".b16", 2}, {".u16", 2}, {".s16", 2}, {".f16", 2}, {".f16x2", 4},
-      {".b32", 4},   {".u32", 4}, {".s32", 4}, {".f32", 4}, {".b64", 8}, {".u64", 8}, {".s64", 8}, {".f64", 8}, {".b128", 16}};
-  const auto found = widths.find(type);
-  if (found == widths.end()) throw Unsupported(std::string(type), line);
-  return found->second;
-}
-
-constexpr std::uint64_t kMostVariableBytes = std::uint64_t{1} << 30;  // of all variables of a text
-constexpr std::uint64_t kMostAlignment = 1 << 16;
-constexpr std::uint64_t kMostParameterBytes = 32764;
+constexpr std::uint64_t kMostParameterBytes = 32764, kMostConstantBytes = 65536;
 constexpr std::size_t kMostRegisters = 1'000'000;  // more than any kernel has
 constexpr std::size_t kMostNesting = 200;          // of blocks, and of operands
 
-class Parser {
+class Parser : TokenReader {
  public:
-  explicit Parser(std::string_view source) : tokens_(tokenize(source)) {}
+  explicit Parser(std::string_view source) : TokenReader(source) {}
 
   Module parse() {
     head();
-    while (peek().kind != Token::Kind::kEnd) top_level();
+    while (!is_at_end()) top_level();
+    check_externals();
     return std::move(module_);
   }
 
  private:
-  // ---- tokens
-  const Token& peek(std::size_t ahead = 0) const {
-    return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1];
-  }
-  const Token& next() {
-    const Token& token = peek();
-    if (token.kind != Token::Kind::kEnd) ++at_;
-    return token;
-  }
-  bool accept(char mark) {
-    if (!peek().is(mark)) return false;
-    ++at_;
-    return true;
-  }
-  [[noreturn]] void fail(const std::string& wanted) const {
-    throw PtxError("expected " + wanted + ", found `" + std::string(peek().text) + "`", peek().line);
-  }
-  void expect(char mark) {
-    if (!accept(mark)) fail(std::string("`") + mark + "`");
-  }
-  std::string word(const char* wanted) {
-    if (peek().kind != Token::Kind::kWord) fail(wanted);
-    return std::string(next().text);
-  }
-  void skip_line() {
-    for (const int line = peek().line; peek().line == line && peek().kind != Token::Kind::kEnd;) ++at_;
-  }
-  Constant constant() { return ConstantExpression(tokens_, at_).whole(); }
-  bool constant_begins() { return ConstantExpression(tokens_, at_).begins(); }
-  std::uint64_t integer() {
-    if (peek().kind != Token::Kind::kNumber) fail("an integer");
-    return integer_of(ConstantExpression(tokens_, at_).product());
-  }
-  std::uint64_t integer_of(const Constant& value) const {
-    if (!value.is_integer()) fail("an integer");
-    return value.bits;
-  }
-  // + 4 - 8 * 2, as often as there are more
-  std::uint64_t distance() {
-    std::uint64_t sum = 0;
-    while (peek().is('+') || peek().is('-')) {
-      const bool negative = next().is('-');
-      const std::uint64_t value = integer_of(ConstantExpression(tokens_, at_).product());
-      sum += negative ? ~value + 1 : value;
-    }
-    return sum;
-  }
-
-  // Elements of `width` bytes in all, of a variable or a parameter.
-  std::uint64_t bytes_of(unsigned width) {
-    const int line = peek().line;
-    const std::uint64_t count = integer_of(constant());
-    if (count > kMostVariableBytes / width || (variable_bytes_ += count * width) > kMostVariableBytes) {
-      throw PtxError("more than " + std::to_string(kMostVariableBytes) + " bytes of variables", line);
-    }
-    return count * width;
-  }
-  std::uint64_t alignment() {
-    const int line = peek().line;
-    const std::uint64_t value = integer();
-    if (value == 0 || (value & (value - 1)) != 0 || value > kMostAlignment) {
-      throw PtxError("an alignment of " + std::to_string(value) + "; accepted: powers of two up to " +
-                         std::to_string(kMostAlignment), line);
-    }
-    return value;
-  }
-
   // ---- the module
   void top_level() {
     const Token& token = peek();
@@ -123,19 +47,23 @@ class Parser {
     } else if (text == ".file") {
       skip_line();
     } else if (text == ".section") {
-      while (!peek().is('{') && peek().kind != Token::Kind::kEnd) next();
-      while (!peek().is('}') && peek().kind != Token::Kind::kEnd) next();
+      while (!peek().is('{') && !is_at_end()) next();
+      while (!peek().is('}') && !is_at_end()) next();
       expect('}');
+    } else if (text == ".pragma") {
+      pragma();
     } else if (text == ".extern" || text == ".visible" || text == ".weak" || text == ".common") {
-      declared_only_ = text == ".extern";
+      linking_ = text;
       next();
+      if (text == ".common" && peek().text != ".global") fail("`.global` after `.common`");
+      const bool may_follow = peek().text == ".global" || peek().text == ".const" || peek().text == ".shared" ||
+                              peek().text == ".entry" || peek().text == ".func";
+      if (!may_follow) fail("a variable, a kernel or a function");
       return;
-    } else if (text == ".shared") {
-      module_.shared.push_back(variable_of_the_module());
+    } else if (text == ".global" || text == ".const" || text == ".shared") {
+      variables_of_the_module();
     } else if (text == ".entry") {
       entry();
-    } else if (text == ".global" || text == ".const") {
-      (text == ".global" ? module_.global : module_.constant).push_back(variable_of_the_module());
     } else if (text == ".func") {
       function();
     } else if (text == ".alias") {
@@ -143,18 +71,91 @@ class Parser {
     } else {
       fail("a directive");
     }
-    declared_only_ = false;
+    linking_ = {};
   }
 
-  // A variable of the module. One that other modules have may be declared several times, and then be defined.
-  Variable variable_of_the_module() {
-    const bool elsewhere = declared_only_;
+  bool is_external() const { return linking_ == ".extern"; }
+
+  // .pragma "nounroll"; says nothing to the emulator
+  void pragma() {
+    next();
+    do {
+      if (peek().kind != Token::Kind::kString) fail("a string");
+      next();
+    } while (accept(','));
+    expect(';');
+  }
+
+  // One that other modules have may be declared several times, and then be defined.
+  void variables_of_the_module() {
+    const std::string space(peek().text);
     const int line = peek().line;
-    Variable made = variable();
-    const auto [known, is_new] = module_names_.emplace(made.name, elsewhere);
-    if (!is_new && !known->second && !elsewhere) throw PtxError("`" + made.name + "` twice", line);
-    known->second = known->second && elsewhere;
-    return made;
+    for (Variable& made : variable_reader_.list(is_external())) {
+      check_addresses(made, space, &made.name);
+      const auto [known, is_new] = module_names_.emplace(made.name, Known{space, made.bytes, made.alignment, is_external()});
+      if (!is_new) declare_again(known->second, made, space, line);
+      if (space == ".shared") {
+        if (is_new) module_.shared.push_back(std::move(made));
+      } else if (!is_external()) {
+        add_static(space, std::move(made), line);
+      }
+    }
+  }
+
+  void add_static(const std::string& space, Variable&& made, int line) {
+    (space == ".global" ? module_.global : module_.constant).push_back(std::move(made));
+    if (space == ".global") return;
+    const Variable& last = module_.constant.back();
+    constant_bytes_ = (constant_bytes_ + last.alignment - 1) / last.alignment * last.alignment + last.bytes;
+    if (constant_bytes_ > kMostConstantBytes) throw PtxError("more than 65536 bytes of constant variables", line);
+  }
+
+  struct Known {  // a name of the module
+    std::string space;  // ".entry", ".func"
+    std::uint64_t bytes = 0, alignment = 0;
+    bool is_external = false;  // so far
+  };
+  void declare_again(Known& known, const Variable& made, const std::string& space, int line) {
+    if (!known.is_external && !is_external()) throw PtxError("`" + made.name + "` twice", line);
+    const bool is_alike = known.space == space && known.alignment == made.alignment &&
+                          (known.bytes == made.bytes || known.bytes == 0 || made.bytes == 0);
+    if (!is_alike) throw PtxError("`" + made.name + "` is declared in another way before", line);
+    if (known.is_external && !is_external() && linking_.empty()) {
+      throw PtxError("`" + made.name + "` is external; accepted: a definition that is .visible, .weak or .common", line);
+    }
+    known.is_external = known.is_external && is_external();
+    if (known.bytes == 0) known.bytes = made.bytes;
+  }
+  // A kernel or a function; PTX lets none of them have the name of a variable.
+  void claim(const std::string& name, const char* kind, int line) {
+    const auto [known, is_new] = module_names_.emplace(name, Known{kind});
+    if (!is_new && known->second.space != kind) throw PtxError("`" + name + "` is a variable, too", line);
+  }
+  void check_externals() const {
+    for (const auto& [name, known] : module_names_) {
+      const bool is_static = known.space == ".global" || known.space == ".const";
+      if (is_static && known.is_external) throw PtxError("`" + name + "` is external, and nothing defines it", peek().line);
+    }
+  }
+
+  // What addresses as initial values speak of stands before them, or is the variable itself.
+  void check_addresses(Variable& variable, const std::string& space, const std::string* own) {
+    for (AddressValue& one : variable.addresses) {
+      Term term;
+      term.name = one.name;
+      if (body_ != nullptr && find_parameter(term) && static_names_.count(term.name) != 0) {
+        one.name = term.name;
+        continue;
+      }
+      if (own != nullptr && one.name == *own && space != ".shared") continue;
+      const auto known = module_names_.find(one.name);
+      const bool is_variable = known != module_names_.end() && (known->second.space == ".global" || known->second.space == ".const");
+      const auto function = module_.functions.find(one.name);
+      const bool is_function = one.may_be_function && function != module_.functions.end() && function->second.is_defined;
+      if (is_variable || is_function) continue;
+      throw PtxError("the address of `" + one.name + "` as an initial value; accepted: variables of .global and .const "
+                     "and functions that stand before", one.line);
+    }
   }
 
   // .version 9.0  .target sm_90a, debug   in this order before everything else. Whether a chip runs the target is for the
@@ -171,65 +172,14 @@ class Parser {
     while (accept(',')) next();
   }
 
-  // .shared .align 16 .b8 name[16];  without a number in the brackets it is the dynamic shared memory.
-  Variable variable() {
-    Variable made = declaration();
-    if (accept('=')) initialize(made, element_);
-    expect(';');
-    return made;
-  }
-
-  // The same up to its end.
-  Variable declaration() {
-    next();
-    Variable made{"", 0, 0};
-    std::string type = word("a type");
-    while (type == ".align" || type == ".ptr" || type == ".attribute") {
-      if (type == ".attribute") throw Unsupported(type, peek().line);
-      if (type == ".align") made.alignment = alignment();
-      type = word("a type");
-    }
-    const unsigned width = element_ = width_of_type(type, peek().line);
-    if (made.alignment == 0) made.alignment = width;
-    made.name = word("a name");
-    made.bytes = width;
-    if (accept('[')) {
-      made.bytes = peek().is(']') ? 0 : bytes_of(width);
-      expect(']');
-    }
-    return made;
-  }
-
-  // = 3 or = {1, 2, 3}
-  void initialize(Variable& variable, unsigned width) {
-    const bool list = accept('{');
-    do {
-      if (list && peek().is('}')) break;
-      if (!constant_begins()) throw Unsupported("an initial value that is no number", peek().line);
-      const Term value = number();
-      std::uint64_t bits = value.value;
-      if (value.kind == Term::Kind::kFloat64 && width == 4) {
-        double wide = 0;
-        std::memcpy(&wide, &bits, sizeof(wide));
-        const auto narrow = static_cast<float>(wide);
-        std::uint32_t word = 0;
-        std::memcpy(&word, &narrow, sizeof(word));
-        bits = word;
-      }
-      for (unsigned i = 0; i < width; ++i) variable.values.push_back(static_cast<unsigned char>(bits >> (8 * i)));
-    } while (list && accept(','));
-    if (list) expect('}');
-    if (variable.bytes == 0) variable.bytes = variable.values.size();
-    if (variable.values.size() > variable.bytes) fail("no more initial values than the variable has elements");
-  }
-
   void entry() {
     next();
     Entry made{};
     made.line = peek().line;
     made.name = word("the name of the kernel");
+    claim(made.name, ".entry", made.line);
     for (const Entry& other : module_.entries) {
-      if (other.name == made.name && !declared_only_) throw PtxError("kernel `" + made.name + "` twice", made.line);
+      if (other.name == made.name && !is_external()) throw PtxError("kernel `" + made.name + "` twice", made.line);
     }
     body_ = &made;
     if (accept('(')) {
@@ -287,6 +237,7 @@ class Parser {
     open_scope();
     if (peek().is('(')) made.results = formals();
     made.name = word("the name of the function");
+    claim(made.name, ".func", made.line);
     if (peek().is('(')) made.arguments = formals();
     while (!peek().is('{') && !peek().is(';')) {
       const std::string directive = word("a directive, `{` or `;`");
@@ -337,12 +288,16 @@ class Parser {
   // .param .align 8 .b8 name[16]: a variable of the body, under a name of its own, since scopes beside each other have
   // parameters of the same names.
   Variable parameter_variable() {
-    Variable made = declaration();
+    Variable made = variable_reader_.parameter();
+    add_parameter(made);
+    return made;
+  }
+
+  void add_parameter(Variable& made) {
     const std::string own = made.name + " " + std::to_string(body_->local.size());
     if (!variables_.back().emplace(made.name, own).second) throw PtxError("`" + made.name + "` twice", peek().line);
     made.name = own;
     body_->local.push_back(made);
-    return made;
   }
 
   // .param .u64 .ptr .global .align 16 name    or    .param .align 8 .b8 name[24]
@@ -370,10 +325,9 @@ class Parser {
       if (other.name == made.name) throw PtxError("parameter `" + made.name + "` twice", peek().line);
     }
     if (alignment == 0) alignment = width;
-    if (accept('[')) {
-      made.bytes = bytes_of(width);
+    if (peek().is('[')) {
+      made.bytes = variable_reader_.array(width);
       made.type.clear();
-      expect(']');
     }
     if (!entry.parameters.empty()) made.offset = entry.parameters.back().offset + entry.parameters.back().bytes;
     made.offset = (made.offset + alignment - 1) / alignment * alignment;
@@ -391,7 +345,7 @@ class Parser {
     body_->scopes.push_back({parent, {}, {}});
     open_scope();
     while (!accept('}')) {
-      if (peek().kind == Token::Kind::kEnd) fail("`}`");
+      if (is_at_end()) fail("`}`");
       statement(scope);
     }
     close_scope();
@@ -431,32 +385,44 @@ class Parser {
     }
     const std::string_view text = peek().text;
     if (text == ".reg") return registers();
-    if (text == ".shared") return body_->shared.push_back(variable_of_a_body());
-    if (text == ".local") return body_->local.push_back(variable_of_a_body());
+    if (text == ".shared" || text == ".local" || text == ".global" || text == ".const") return variables_of_a_body();
     if (text == ".param") {
-      parameter_variable();
-      return expect(';');
+      for (Variable& made : variable_reader_.list(false)) add_parameter(made);
+      return;
     }
     if (text == ".callprototype" || text == ".calltargets") {  // what is called tells itself what it takes
-      while (!peek().is(';') && peek().kind != Token::Kind::kEnd) next();
+      while (!peek().is(';') && !is_at_end()) next();
       return expect(';');
     }
     if (text == ".loc") return skip_line();
-    if (text == ".pragma") {
-      next(), next();
-      return expect(';');
-    }
+    if (text == ".pragma") return pragma();
     if (text.substr(0, 1) == ".") throw Unsupported(std::string(text), peek().line);
     instruction(scope);
   }
 
-  Variable variable_of_a_body() {
+  void variables_of_a_body() {
+    const std::string space(peek().text);
     const int line = peek().line;
-    Variable made = variable();
-    if (names_.back().count(made.name) != 0 || !own_variables_.back().insert(made.name).second) {
-      throw PtxError("`" + made.name + "` twice", line);
+    for (Variable& made : variable_reader_.list(false)) {
+      if (names_.back().count(made.name) != 0 || variables_.back().count(made.name) != 0 ||
+          !own_variables_.back().insert(made.name).second) {
+        throw PtxError("`" + made.name + "` twice", line);
+      }
+      if (space == ".shared") {
+        body_->shared.push_back(std::move(made));
+      } else if (space == ".local") {
+        body_->local.push_back(std::move(made));
+      } else {  // of the module, under a name of its own
+        std::string own = made.name + " of " + body_->name + ", line " + std::to_string(line);
+        while (!static_names_.insert(own).second) own += "'";
+        check_addresses(made, space, &made.name);
+        for (AddressValue& one : made.addresses) {
+          if (one.name == made.name) one.name = own;
+        }
+        variables_.back().emplace(std::exchange(made.name, own), own);
+        add_static(space, std::move(made), line);
+      }
     }
-    return made;
   }
 
   // .reg .b32 %r<10>, other;    or    .reg .v4 .b32 four;  which is four.x to four.w, or four.r to four.a
@@ -464,6 +430,7 @@ class Parser {
     next();
     const int line = peek().line;
     std::string type = word("a type");
+    if (type == ".align") alignment(), type = word("a type");  // says nothing of a register
     const unsigned count = type == ".v2" ? 2 : type == ".v4" ? 4 : 1;
     if (count > 1) type = word("a type");
     const unsigned width = width_of_type(type, line);
@@ -650,16 +617,15 @@ class Parser {
     return made;
   }
 
-  std::vector<Token> tokens_;
-  std::size_t at_ = 0;
-  std::uint64_t variable_bytes_ = 0;
+  VariableReader variable_reader_{*this};
+  std::uint64_t constant_bytes_ = 0;
   std::size_t nesting_ = 0;
   Module module_;
   Body* body_ = nullptr;
   RegisterType declared_ = RegisterType::kBits;  // of the registers that are being declared
-  bool declared_only_ = false;  // after `.extern`
-  std::unordered_map<std::string, bool> module_names_;  // variables, and whether they were only declared
-  unsigned element_ = 0;  // bytes of the type that the last declaration named
+  std::string_view linking_;  // before what comes: .extern, .visible, .weak, .common, or nothing
+  std::map<std::string, Known> module_names_;
+  std::set<std::string> static_names_;  // global and constant variables of bodies
   std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
   std::vector<std::unordered_map<std::string, std::pair<std::uint32_t, unsigned>>> vectors_;  // first of how many
   std::vector<std::unordered_map<std::string, std::string>> variables_;  // parameters of calls and functions

@@ -53,11 +53,24 @@ struct Statement {
   unsigned scope = 0;       // of Entry::scopes
 };
 
+// An initial value that is the address of a variable of global or constant memory or of a function, or a byte of it.
+struct AddressValue {
+  std::uint64_t at = 0;    // where it stands among the values
+  std::uint8_t bytes = 0;  // there
+  unsigned shift = 0;
+  bool is_byte = false;
+  bool may_be_function = false;
+  std::uint64_t addend = 0;
+  std::string name;
+  int line = 0;
+};
+
 struct Variable {
   std::string name;
   std::uint64_t bytes;      // 0: the dynamic shared memory
   std::uint64_t alignment;
   std::vector<unsigned char> values{};  // it starts with these, and zeros; of global and constant variables
+  std::vector<AddressValue> addresses{};  // in place of some of them
 };
 
 struct Parameter {

@@ -43,9 +43,9 @@ def test_floats(expression: str) -> None:
     assert out.tolist() == [FLOATS[expression]] * 2
 
 
-def test_in_addresses_and_sizes() -> None:
+def test_in_addresses() -> None:
     out = np.zeros(8, np.int32)
-    declarations = ".shared .align 4 .b8 s[4*4+(1<<4)];"
+    declarations = ".shared .align 4 .b8 s[32];"
     body = (
         "mov.b32 %r1, s+4*2; mov.b32 %r2, 7;\nst.shared.b32 [%r1+4*2], %r2;\nld.shared.b32 %r3, [s+(1<<4)];\n"
         "st.global.b32 [%rd0+2*4], %r3;\nld.shared.b32 %r4, [%r1+4+4];\nst.global.b32 [%rd0+-4+8], %r4;\n"
