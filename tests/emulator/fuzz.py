@@ -94,6 +94,54 @@ def broken_text(draw: random.Random) -> str:
     return "".join(tokens)
 
 
+def declaration(draw: random.Random) -> str:
+    """Of a variable, of parts that go together or not."""
+    numbers = (
+        "0",
+        "1",
+        "3",
+        "-1",
+        "WARP_SZ",
+        "2.5",
+        "0f3F800000",
+        "4294967296",
+        "1+2",
+        "g",
+        "g+4",
+        "generic(g)",
+        "k",
+        "0xff00(g)",
+    )
+
+    def value(depth: int) -> str:
+        if depth == 0 or draw.random() < 0.1:
+            return draw.choice(numbers)
+        return "{" + ", ".join(value(depth - 1) for _ in range(draw.choice((0, 1, 2, 3)))) + "}"
+
+    types = ".pred .b8 .u8 .s16 .f16 .f16x2 .bf16 .b32 .u32 .f32 .b64 .u64 .f64 .b128 .texref"
+    parts = [
+        draw.choice(("", "", "", ".extern", ".visible", ".weak", ".common")),
+        draw.choice((".global", ".global", ".const", ".shared", ".local", ".param", ".reg")),
+        draw.choice(("", "", ".align 8", ".align 0", ".attribute(.managed)")),
+        draw.choice(("", "", ".v2", ".v4")),
+        draw.choice(types.split()),
+    ]
+    for comma in range(draw.choice((1, 1, 2))):
+        sizes = draw.choices(("", "0", "1", "2", "3", "70000", "4294967296"), k=draw.choice((0, 0, 1, 2, 3)))
+        begin = draw.choice(("", f" = {value(len(sizes))}", f" = {value(draw.randrange(4))}"))
+        parts.append(f"{', ' if comma else ''}v{comma}{''.join(f'[{size}]' for size in sizes)}{begin}")
+    return " ".join(parts) + ";"
+
+
+def text_with_declarations(draw: random.Random) -> str:
+    use = draw.choice(
+        ("", "mov.u64 %rd1, v0;", "ld.global.b32 %r1, [v0+4];", "ld.shared.b32 %r1, [v0];", "ld.const.b32 %r1, [v0];")
+    )
+    if draw.random() < 0.5:
+        return kernel(use, declarations=f".global .u32 g[2];\n{declaration(draw)}")
+    return kernel(f"{declaration(draw)}\n{use}", declarations=".global .u32 g[2];")
+
+
 def launch(text: str, draw: random.Random, **options: object) -> None:
     memory = np.zeros(1024, np.uint32)
     run_ptx(text, "k", **{"grid": 1, "block": 32, "arguments": [memory], "max_instructions": 2000} | options)  # type: ignore[arg-type]
@@ -173,9 +221,11 @@ def main(seed: int, count: int) -> None:
     memory = np.zeros(32 * 8 + 64, np.float32)
     memory = memory[(-memory.ctypes.data % 128) // 4 :][: 32 * 8]
     for _ in range(count):
-        kind = draw.randrange(10)
+        kind = draw.randrange(12)
         try:
-            if kind < 7:
+            if kind > 9:
+                launch(text_with_declarations(draw), draw)
+            elif kind < 7:
                 launch(broken_text(draw), draw)
             elif kind < 9:
                 launch(draw.choice(TEXTS), draw, **strange_launch(draw))
