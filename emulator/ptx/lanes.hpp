@@ -7,6 +7,8 @@
 
 namespace msa_ops::emulator::ptx {
 
+inline int lowest(Mask lanes) { return __builtin_ctz(lanes); }
+
 // Calls function(lane) for each lane of the mask; without a branch a lane where all take part.
 template <typename Function>
 inline void for_lanes(Mask lanes, Function function) {
