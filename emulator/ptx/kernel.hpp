@@ -11,8 +11,7 @@
 #include "../device/global_memory.hpp"
 #include "../device/grid.hpp"
 #include "../device/program.hpp"
-#include "calls.hpp"
-#include "instruction.hpp"
+#include "prepared.hpp"
 #include "source_lines.hpp"
 #include "syntax.hpp"
 
@@ -30,9 +29,9 @@ class Kernel : public Program {
   const std::string& target() const { return target_; }  // of the module
   unsigned warp_size() const override { return kLanes; }
   std::uint64_t shared_base() const override { return 1024; }  // the first KB is the system's on sm_90
-  std::size_t static_shared_memory() const override { return static_shared_; }
+  std::size_t static_shared_memory() const override { return prepared_.static_shared; }
   bool orders_global_memory() const override { return true; }
-  std::size_t local_memory() const override { return local_bytes_; }
+  std::size_t local_memory() const override { return prepared_.local_bytes; }
   unsigned registers_a_thread() const override { return registers_a_thread_; }
   std::unique_ptr<WarpProgram> make_warp(ThreadBlock& block, unsigned index, unsigned lanes) const override;
 
@@ -48,20 +47,20 @@ class Kernel : public Program {
     const unsigned char* data() const { return start; }
   };
   const Bytes& parameter_bytes() const { return parameter_bytes_; }
-  const std::vector<Instruction>& instructions() const { return instructions_; }
-  std::uint32_t end() const { return end_; }  // past its own last instruction; functions follow
-  const std::vector<CallSite>& call_sites() const { return call_sites_; }
-  const std::vector<unsigned char>& constants() const { return constants_; }
-  std::size_t register_bytes() const { return register_bytes_; }
-  const std::vector<Register>& registers() const { return registers_; }
-  bool uses_wgmma() const { return uses_wgmma_; }
+  const std::vector<Instruction>& instructions() const { return prepared_.instructions; }
+  std::uint32_t end() const { return prepared_.end; }  // past its own last instruction; functions follow
+  const std::vector<CallSite>& call_sites() const { return prepared_.call_sites; }
+  const std::vector<unsigned char>& constants() const { return prepared_.constants; }
+  std::size_t register_bytes() const { return prepared_.register_bytes; }
+  const std::vector<Register>& registers() const { return prepared_.registers; }
+  bool uses_wgmma() const { return prepared_.uses_wgmma; }
   // Of shared variables, in block 0 of a cluster. After the special registers each has a row of 32-bit and one of 64-bit
   // values, with the rank of the warp's own block.
-  const std::vector<std::uint64_t>& shared_addresses() const { return shared_addresses_; }
-  std::size_t local_bytes() const { return local_bytes_; }  // of each thread
+  const std::vector<std::uint64_t>& shared_addresses() const { return prepared_.shared_addresses; }
+  std::size_t local_bytes() const { return prepared_.local_bytes; }  // of each thread
   // Global and constant variables of the module, to be given to the launch as memory.
-  const std::vector<Allocation>& variables() const { return variables_; }
-  int line_of(std::uint32_t pc) const override { return pc < instructions_.size() ? instructions_[pc].line : 0; }
+  const std::vector<Allocation>& variables() const { return prepared_.variables; }
+  int line_of(std::uint32_t pc) const override { return pc < instructions().size() ? instructions()[pc].line : 0; }
   std::string text_of(std::uint32_t pc) const override;
   SourcePlace source_of(std::uint32_t pc) const override;
   std::shared_ptr<const std::string> program_text() const override { return text_; }
@@ -69,7 +68,6 @@ class Kernel : public Program {
   void check_cluster(LaunchShape& shape) const;
 
  private:
-  friend class Preparation;
   std::shared_ptr<const std::string> text_;
   mutable std::once_flag has_sources_;
   mutable std::unique_ptr<const SourceLines> sources_;  // made for the first fault
@@ -80,20 +78,8 @@ class Kernel : public Program {
   Bytes parameter_bytes_;  // in it
   std::array<unsigned, 3> required_threads_{};
   unsigned max_threads_ = 0;
-  std::size_t static_shared_ = 0;
   unsigned registers_a_thread_ = 0;
-  std::vector<Register> registers_;
-  std::size_t register_bytes_ = 0;
-  std::vector<unsigned char> constants_;
-  std::vector<Instruction> instructions_;
-  std::vector<std::string_view> written_;  // each of them, in the text
-  std::uint32_t end_ = 0;
-  std::vector<CallSite> call_sites_;
-  bool uses_wgmma_ = false;
-  std::vector<std::uint64_t> shared_addresses_;
-  std::size_t local_bytes_ = 0;
-  std::vector<std::unique_ptr<unsigned char[]>> variable_bytes_;
-  std::vector<Allocation> variables_;
+  Prepared prepared_;
   std::array<unsigned, 3> required_cluster_{};
   unsigned most_cluster_blocks_ = 0;
   bool explicit_cluster_ = false;
