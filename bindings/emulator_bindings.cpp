@@ -34,7 +34,10 @@ namespace {
 emulator::LaunchShape shape_of(const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
                                std::size_t shared_memory, const std::optional<std::array<unsigned, 3>>& cluster,
                                bool not_portable) {
-  return {grid, block, shared_memory, cluster.value_or(std::array<unsigned, 3>{1, 1, 1}), cluster.has_value(), not_portable};
+  emulator::LaunchShape shape{grid, block, shared_memory, cluster.value_or(std::array<unsigned, 3>{1, 1, 1})};
+  shape.asks_for_cluster = cluster.has_value();
+  shape.may_be_not_portable = not_portable;
+  return shape;
 }
 
 emulator::Counters emulate_ptx(const std::string& ptx, const std::string& entry, std::array<unsigned, 3> grid,

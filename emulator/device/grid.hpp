@@ -20,6 +20,7 @@ struct LaunchShape {
   std::size_t dynamic_shared_memory = 0;  // bytes
   std::array<unsigned, 3> cluster{1, 1, 1};  // blocks
   bool asks_for_cluster = false;    // the launch says how large clusters are
+  bool has_clusters = false;        // the launch or the kernel does
   bool may_be_not_portable = false;  // clusters of more than 8 blocks are allowed
 
   unsigned cluster_blocks() const { return cluster[0] * cluster[1] * cluster[2]; }

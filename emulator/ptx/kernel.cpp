@@ -108,6 +108,7 @@ void Kernel::check_block(const std::array<unsigned, 3>& block) const {
 void Kernel::check_cluster(LaunchShape& shape) const {
   const bool demands = required_cluster_[0] != 0;
   if (demands && !shape.asks_for_cluster) shape.cluster = required_cluster_;
+  shape.has_clusters = demands || shape.asks_for_cluster;
   if (demands && required_cluster_ != shape.cluster) {
     throw std::invalid_argument("kernel " + name_ + ": launched in clusters of " + std::to_string(shape.cluster_blocks()) +
                                 " blocks; it demands " + std::to_string(required_cluster_[0]) + " x " +

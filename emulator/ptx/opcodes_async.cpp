@@ -265,9 +265,18 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
+// An H200 takes no such instruction in a launch without clusters, even within one block; one of a cluster of one block does.
+void check_clusters(PtxWarp& warp, Mask lanes) {
+  if (warp.block().shape().has_clusters) return;
+  throw Violation{FaultKind::kIllegal,
+                  "this instruction in a launch without clusters; one of a block is enough (cluster=1, .reqnctapercluster)",
+                  __builtin_ctz(lanes)};
+}
+
 // [shared::cluster], [shared], bytes, [mbarrier]
 template <typename Operation>
 void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  check_clusters(warp, lanes);
   for_lanes(lanes, [&](unsigned lane) {
     const int who = static_cast<int>(lane);
     const std::uint64_t to = place(warp, i.operands[0], lane, MemorySpace::kCluster);
@@ -357,6 +366,7 @@ class StoreAsync : public AsyncOperation {
 // [shared::cluster], value, [mbarrier]
 template <typename Operation>
 void store_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  check_clusters(warp, lanes);
   const unsigned element = i.form->element, count = i.form->count;
   std::vector<StoreAsync::One> all;
   Issue issue;

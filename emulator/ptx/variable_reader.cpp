@@ -237,8 +237,10 @@ void VariableReader::address(Variable& variable) {
     made.may_be_function = false;
   }
   if (is_masked) in_.expect(')');
-  const bool fits = type_.name == ".u64" || type_.name == ".u32" || (is_masked && type_.name == ".u8");
-  if (!fits) throw PtxError("an address as an initial value of type " + type_.name + "; accepted: .u64, .u32", line);
+  // ptxas 13.5 takes one of four bytes, but writes eight.
+  if (type_.name == ".u32" && !is_masked) throw Unsupported("an address as an initial value of four bytes", line);
+  const bool fits = type_.name == ".u64" || (is_masked && (type_.name == ".u8" || type_.name == ".u32"));
+  if (!fits) throw PtxError("an address as an initial value of type " + type_.name + "; accepted: .u64", line);
   variable.addresses.push_back(std::move(made));
   variable.values.resize(variable.values.size() + type_.width);
 }

@@ -93,7 +93,7 @@ void PtxWarp::start() {
   set(Special::kReservedSharedEnd, static_cast<std::uint32_t>(kernel_.shared_base()));
   set(Special::kReservedSharedCap, static_cast<std::uint32_t>(kernel_.shared_base()));
   *reinterpret_cast<Mask*>(special_.data() + offset_of(Special::kExplicitCluster)) =
-      shape.cluster_blocks() > 1 ? kAllLanes : 0;
+      shape.has_clusters ? kAllLanes : 0;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     const unsigned thread = index_ * kLanes + lane;
     const Mask bit = Mask{1} << lane;

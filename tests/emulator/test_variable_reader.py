@@ -80,7 +80,7 @@ def test_bytes_of_addresses() -> None:
     masks = [f"{0xFF << 8 * i:#x}(g+4)" for i in range(8)]
     assert masks[0] == "0xff(g+4)"
     out = np.zeros(1, np.uint64)
-    declarations = f".global .u32 g[2]; .global .u8 v[8] = {{{', '.join(masks)}}}; .global .u32 low = g;"
+    declarations = f".global .u32 g[2]; .global .u8 v[8] = {{{', '.join(masks)}}};"
     body = """mov.u64 %rd1, g; mov.u64 %rd4, v;
     mov.u64 %rd2, 0; mov.u32 %r1, 7;
     more: cvt.u64.u32 %rd3, %r1; add.u64 %rd3, %rd4, %rd3; ld.global.u8 %rd3, [%rd3];
@@ -88,8 +88,6 @@ def test_bytes_of_addresses() -> None:
     sub.u32 %r1, %r1, 1; setp.ge.s32 %p1, %r1, 0;
     @%p1 bra more;
     sub.u64 %rd2, %rd2, %rd1;
-    cvt.u32.u64 %r2, %rd1; ld.global.u32 %r3, [low]; sub.u32 %r2, %r2, %r3;
-    cvt.u64.u32 %rd3, %r2; add.u64 %rd2, %rd2, %rd3;
     st.global.b64 [%rd0], %rd2;"""
     run_ptx(kernel(body, declarations=declarations), "k", 1, 1, [out])
     assert out[0] == 4
@@ -184,7 +182,7 @@ def test_ends_of_arrays_are_known() -> None:
     (".global .u64 v = k;", "accepted: variables"),
     (".extern .func f; .global .u64 v = f;", "accepted: variables"),
     (".func f { ret; } .global .u64 v = f+8;", "accepted: variables"),
-    (".global .b32 g; .global .b64 v = g;", "type .b64; accepted: .u64, .u32"),
+    (".global .b32 g; .global .b64 v = g;", "type .b64; accepted: .u64"),
     (".global .b32 g; .global .u8 v = g;", "type .u8"),
     (".global .b32 g; .global .u8 v = 0xf(g);", "accepted: 0xff, 0xff00"),
     (".pragma nounroll;", "a string"),
@@ -192,6 +190,12 @@ def test_ends_of_arrays_are_known() -> None:
 def test_refusals(declaration: str, message: str) -> None:
     with pytest.raises(PtxError, match=message):
         run_ptx(kernel("", declarations=declaration), "k", 1, 1, [np.zeros(1, np.uint32)])
+
+
+def test_addresses_of_four_bytes_are_unsupported() -> None:
+    """ptxas 13.5 relocates eight, on an H200 the first of what follows were lost."""
+    with pytest.raises(UnsupportedPtx, match="initial value of four bytes"):
+        words(".global .u32 g; .global .u32 v = g;")
 
 
 def test_textures_are_unsupported() -> None:

@@ -195,6 +195,10 @@ CASES = [
         (r"(ld\.shared\.b32\s+%r6, \[%r5\];)", r"barrier.sync 0; \1"),
         (r"setmaxnreg\.dec\.sync\.aligned\.u32\s+40;", ""),
     ),
+    *(
+        mended(BY_NAME[f"primitives_tutorial_{number}"], (r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+\d+;", ""))
+        for number in ("05", "10")
+    ),
     # All warps have read the maximum before sums take its place.
     mended(BY_NAME["primitives_tutorial_06"], (r"(ld\.shared\.b32\s+%r41, \[%r1\];)", r"\1 barrier.sync 0;")),
 ]
