@@ -4,15 +4,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <set>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "error.hpp"
 #include "instruction.hpp"
+#include "module_names.hpp"
 #include "operand_types.hpp"
+#include "scopes.hpp"
 #include "selector.hpp"
 #include "token_reader.hpp"
 #include "variable_reader.hpp"
@@ -32,7 +31,7 @@ class Parser : TokenReader {
   Module parse() {
     head();
     while (!is_at_end()) top_level();
-    check_externals();
+    module_names_.check_externals(peek().line);
     return std::move(module_);
   }
 
@@ -86,18 +85,20 @@ class Parser : TokenReader {
     expect(';');
   }
 
-  // One that other modules have may be declared several times, and then be defined.
   void variables_of_the_module() {
     const std::string space(peek().text);
     const int line = peek().line;
     for (Variable& made : variable_reader_.list(is_external())) {
-      check_addresses(made, space, &made.name);
-      const auto [known, is_new] = module_names_.emplace(made.name, Known{space, made.bytes, made.alignment, is_external()});
-      if (!is_new) declare_again(known->second, made, space, line);
-      if (space == ".shared") {
-        if (is_new) module_.shared.push_back(std::move(made));
+      check_addresses(made);
+      const bool is_new = module_names_.declare(made, space, linking_, line);
+      if (space != ".shared") {
+        if (!is_external()) add_static(space, std::move(made), line);
+      } else if (is_new) {
+        module_.shared.push_back(std::move(made));
       } else if (!is_external()) {
-        add_static(space, std::move(made), line);
+        for (Variable& before : module_.shared) {
+          if (before.name == made.name) before = made;
+        }
       }
     }
   }
@@ -110,49 +111,18 @@ class Parser : TokenReader {
     if (constant_bytes_ > kMostConstantBytes) throw PtxError("more than 65536 bytes of constant variables", line);
   }
 
-  struct Known {  // a name of the module
-    std::string space;  // ".entry", ".func"
-    std::uint64_t bytes = 0, alignment = 0;
-    bool is_external = false;  // so far
-  };
-  void declare_again(Known& known, const Variable& made, const std::string& space, int line) {
-    if (!known.is_external && !is_external()) throw PtxError("`" + made.name + "` twice", line);
-    const bool is_alike = known.space == space && known.alignment == made.alignment &&
-                          (known.bytes == made.bytes || known.bytes == 0 || made.bytes == 0);
-    if (!is_alike) throw PtxError("`" + made.name + "` is declared in another way before", line);
-    if (known.is_external && !is_external() && linking_.empty()) {
-      throw PtxError("`" + made.name + "` is external; accepted: a definition that is .visible, .weak or .common", line);
-    }
-    known.is_external = known.is_external && is_external();
-    if (known.bytes == 0) known.bytes = made.bytes;
-  }
-  // A kernel or a function; PTX lets none of them have the name of a variable.
-  void claim(const std::string& name, const char* kind, int line) {
-    const auto [known, is_new] = module_names_.emplace(name, Known{kind});
-    if (!is_new && known->second.space != kind) throw PtxError("`" + name + "` is a variable, too", line);
-  }
-  void check_externals() const {
-    for (const auto& [name, known] : module_names_) {
-      const bool is_static = known.space == ".global" || known.space == ".const";
-      if (is_static && known.is_external) throw PtxError("`" + name + "` is external, and nothing defines it", peek().line);
-    }
-  }
-
-  // What addresses as initial values speak of stands before them, or is the variable itself.
-  void check_addresses(Variable& variable, const std::string& space, const std::string* own) {
+  // What addresses as initial values speak of stands before them, or is the variable itself, which has no other name yet.
+  void check_addresses(Variable& variable) {
     for (AddressValue& one : variable.addresses) {
       Term term;
       term.name = one.name;
-      if (body_ != nullptr && find_parameter(term) && static_names_.count(term.name) != 0) {
+      if (scopes_.find_renamed(term) && static_names_.count(term.name) != 0) {
         one.name = term.name;
         continue;
       }
-      if (own != nullptr && one.name == *own && space != ".shared") continue;
-      const auto known = module_names_.find(one.name);
-      const bool is_variable = known != module_names_.end() && (known->second.space == ".global" || known->second.space == ".const");
       const auto function = module_.functions.find(one.name);
       const bool is_function = one.may_be_function && function != module_.functions.end() && function->second.is_defined;
-      if (is_variable || is_function) continue;
+      if (one.name == variable.name || module_names_.is_static(one.name) || is_function) continue;
       throw PtxError("the address of `" + one.name + "` as an initial value; accepted: variables of .global and .const "
                      "and functions that stand before", one.line);
     }
@@ -177,7 +147,7 @@ class Parser : TokenReader {
     Entry made{};
     made.line = peek().line;
     made.name = word("the name of the kernel");
-    claim(made.name, ".entry", made.line);
+    module_names_.claim(made.name, ".entry", made.line);
     for (const Entry& other : module_.entries) {
       if (other.name == made.name && !is_external()) throw PtxError("kernel `" + made.name + "` twice", made.line);
     }
@@ -234,10 +204,10 @@ class Parser : TokenReader {
     Function made{};
     made.line = peek().line;
     body_ = &made;
-    open_scope();
+    scopes_.open();
     if (peek().is('(')) made.results = formals();
     made.name = word("the name of the function");
-    claim(made.name, ".func", made.line);
+    module_names_.claim(made.name, ".func", made.line);
     if (peek().is('(')) made.arguments = formals();
     while (!peek().is('{') && !peek().is(';')) {
       const std::string directive = word("a directive, `{` or `;`");
@@ -249,7 +219,7 @@ class Parser : TokenReader {
     }
     made.is_defined = !accept(';');
     if (made.is_defined) block(-1);
-    close_scope();
+    scopes_.close();
     body_ = nullptr;
     Function& known = module_.functions[made.name];
     if (known.is_defined && made.is_defined) throw PtxError("function `" + made.name + "` twice", made.line);
@@ -295,7 +265,7 @@ class Parser : TokenReader {
 
   void add_parameter(Variable& made) {
     const std::string own = made.name + " " + std::to_string(body_->local.size());
-    if (!variables_.back().emplace(made.name, own).second) throw PtxError("`" + made.name + "` twice", peek().line);
+    scopes_.rename(made.name, own, peek().line);
     made.name = own;
     body_->local.push_back(made);
   }
@@ -340,28 +310,15 @@ class Parser : TokenReader {
   // ---- bodies
   void block(int parent) {
     expect('{');
-    if (names_.size() > kMostNesting) throw PtxError("blocks nested too deeply", peek().line);
+    if (scopes_.depth() > kMostNesting) throw PtxError("blocks nested too deeply", peek().line);
     const unsigned scope = static_cast<unsigned>(body_->scopes.size());
     body_->scopes.push_back({parent, {}, {}});
-    open_scope();
+    scopes_.open();
     while (!accept('}')) {
       if (is_at_end()) fail("`}`");
       statement(scope);
     }
-    close_scope();
-  }
-
-  void open_scope() {
-    names_.emplace_back();
-    vectors_.emplace_back();
-    variables_.emplace_back();
-    own_variables_.emplace_back();
-  }
-  void close_scope() {
-    names_.pop_back();
-    vectors_.pop_back();
-    variables_.pop_back();
-    own_variables_.pop_back();
+    scopes_.close();
   }
 
   void statement(unsigned scope) {
@@ -404,10 +361,7 @@ class Parser : TokenReader {
     const std::string space(peek().text);
     const int line = peek().line;
     for (Variable& made : variable_reader_.list(false)) {
-      if (names_.back().count(made.name) != 0 || variables_.back().count(made.name) != 0 ||
-          !own_variables_.back().insert(made.name).second) {
-        throw PtxError("`" + made.name + "` twice", line);
-      }
+      scopes_.declare_variable(made.name, line);
       if (space == ".shared") {
         body_->shared.push_back(std::move(made));
       } else if (space == ".local") {
@@ -415,11 +369,9 @@ class Parser : TokenReader {
       } else {  // of the module, under a name of its own
         std::string own = made.name + " of " + body_->name + ", line " + std::to_string(line);
         while (!static_names_.insert(own).second) own += "'";
-        check_addresses(made, space, &made.name);
-        for (AddressValue& one : made.addresses) {
-          if (one.name == made.name) one.name = own;
-        }
-        variables_.back().emplace(std::exchange(made.name, own), own);
+        scopes_.rename(made.name, own, line);
+        made.name = own;
+        check_addresses(made);
         add_static(space, std::move(made), line);
       }
     }
@@ -454,21 +406,13 @@ class Parser : TokenReader {
 
   void declare_vector(const std::string& name, unsigned count, unsigned width, int line) {
     const auto first = static_cast<std::uint32_t>(body_->registers.size());
-    if (names_.back().count(name) != 0 || !vectors_.back().emplace(name, std::make_pair(first, count)).second) {
-      throw PtxError("register `" + name + "` twice", line);
-    }
-    for (unsigned i = 0; i < count; ++i) {
-      declare(name + "." + "xyzw"[i], width, line);
-      names_.back().emplace(name + "." + "rgba"[i], first + i);
-    }
+    scopes_.declare_vector(name, first, count, line);
+    for (unsigned i = 0; i < count; ++i) declare(name + "." + "xyzw"[i], width, line);
   }
 
   void declare(const std::string& name, unsigned width, int line) {
-    if (own_variables_.back().count(name) != 0 ||
-        !names_.back().emplace(name, static_cast<std::uint32_t>(body_->registers.size())).second) {
-      throw PtxError("register `" + name + "` twice", line);
-    }
     if (body_->registers.size() == kMostRegisters) throw PtxError("more registers than any kernel has", line);
+    scopes_.declare(name, static_cast<std::uint32_t>(body_->registers.size()), line);
     body_->registers.push_back({name, width, declared_});
   }
 
@@ -563,48 +507,16 @@ class Parser : TokenReader {
   Term name() {
     Term made;
     made.name = word("an operand");
-    if (find_register(made) || find_parameter(made)) return made;
+    if (scopes_.find_register(made) || scopes_.find_renamed(made)) return made;
     const std::size_t dot = made.name.rfind('.');
     if (dot == std::string::npos) return made;
     const auto selector = selector_of(std::string_view(made.name).substr(dot + 1));
     if (!selector) return made;
     Term whole;
     whole.name = made.name.substr(0, dot);
-    if (!find_register(whole) || whole.kind != Term::Kind::kRegister) return made;
+    if (!scopes_.find_register(whole) || whole.kind != Term::Kind::kRegister) return made;
     whole.selector = selector->packed();
     return whole;
-  }
-
-  bool find_register(Term& made) const {
-    for (std::size_t scope = names_.size(); scope-- > 0;) {
-      if (const auto vector = vectors_[scope].find(made.name); vector != vectors_[scope].end()) {
-        made.kind = Term::Kind::kVector;
-        for (unsigned i = 0; i < vector->second.second; ++i) {
-          Term element;
-          element.kind = Term::Kind::kRegister;
-          element.index = vector->second.first + i;
-          made.terms.push_back(element);
-        }
-        break;
-      }
-      const auto found = names_[scope].find(made.name);
-      if (found == names_[scope].end()) continue;
-      made.kind = Term::Kind::kRegister;
-      made.index = found->second;
-      break;
-    }
-    return made.kind != Term::Kind::kName;
-  }
-
-  // Of a call or a function.
-  bool find_parameter(Term& made) const {
-    for (std::size_t scope = variables_.size(); scope-- > 0;) {
-      const auto found = variables_[scope].find(made.name);
-      if (found == variables_[scope].end()) continue;
-      made.name = found->second;
-      return true;
-    }
-    return false;
   }
 
   Term number() {
@@ -624,12 +536,9 @@ class Parser : TokenReader {
   Body* body_ = nullptr;
   RegisterType declared_ = RegisterType::kBits;  // of the registers that are being declared
   std::string_view linking_;  // before what comes: .extern, .visible, .weak, .common, or nothing
-  std::map<std::string, Known> module_names_;
+  ModuleNames module_names_;
   std::set<std::string> static_names_;  // global and constant variables of bodies
-  std::vector<std::unordered_map<std::string, std::uint32_t>> names_;  // registers of the scopes around
-  std::vector<std::unordered_map<std::string, std::pair<std::uint32_t, unsigned>>> vectors_;  // first of how many
-  std::vector<std::unordered_map<std::string, std::string>> variables_;  // parameters of calls and functions
-  std::vector<std::unordered_set<std::string>> own_variables_;  // of shared and local memory, of the scopes around
+  Scopes scopes_;
 };
 
 }  // namespace

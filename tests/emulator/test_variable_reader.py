@@ -174,7 +174,7 @@ def test_ends_of_arrays_are_known() -> None:
     (".extern .global .b32 v; .visible .global .b32 v[2];", "in another way"),
     (".visible .extern .global .b32 v;", "expected a variable, a kernel or a function"),
     (".common .shared .b32 v;", "`.global` after `.common`"),
-    (".global .b32 k;", "`k` is a variable, too"),
+    (".global .b32 k;", "`k` is something else before"),
     (".func f { ret; } .global .b32 f;", "`f` twice"),
     (".const .b8 v[65535]; .const .b32 w;", "65536 bytes of constant"),
     (".global .u64 v = g; .global .b32 g;", "that stand before"),
