@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "error.hpp"
 #include "instruction.hpp"
@@ -33,6 +34,16 @@ Constant of_double(double value) {
 }
 
 Constant of_truth(bool value) { return {Kind::kSigned, value ? 1U : 0U}; }
+
+unsigned digit_of(char c) {
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
+  return c >= 'A' && c <= 'F' ? static_cast<unsigned>(c - 'A') + 10 : 99;
+}
+
+bool is_single(const std::string_view text) {
+  return text.size() > 2 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F');
+}
 
 bool is(const char* a, const char* b) { return std::strcmp(a, b) == 0; }
 
@@ -149,6 +160,7 @@ Constant ConstantExpression::combine(const char* marks, const Constant& a, const
 Constant ConstantExpression::unary() {
   if (++depth_ > kMostNesting) throw PtxError("operands nested too deeply", peek().line);
   Constant value;
+  if ((peek().is('-') || peek().is('+')) && is_single(peek(1).text)) fail("a sign before 0f...");
   if (accept("-")) {
     value = unary();
     if (value.kind == Kind::kDouble) value.bits ^= std::uint64_t{1} << 63;
@@ -197,25 +209,33 @@ Constant ConstantExpression::number() {
   std::string text(token.text);
   const auto refuse = [&](const char* what) { throw PtxError("`" + std::string(token.text) + "` " + what, token.line); };
   char* end = nullptr;
-  if (text.size() > 2 && text[0] == '0' && std::strchr("fFdD", text[1]) != nullptr) {
-    const bool single = text[1] == 'f' || text[1] == 'F';
+  const bool single = is_single(text);
+  if (single || (text.size() > 2 && text[0] == '0' && (text[1] == 'd' || text[1] == 'D'))) {
     const std::uint64_t bits = std::strtoull(text.c_str() + 2, &end, 16);
     if (*end != '\0' || text.size() != (single ? 10U : 18U)) refuse("is no number of 8 or 16 hexadecimal digits");
     return {single ? Kind::kSingle : Kind::kDouble, bits};
   }
   const bool hexadecimal = text.compare(0, 2, "0x") == 0 || text.compare(0, 2, "0X") == 0;
   if (text.find('.') != std::string::npos || (!hexadecimal && text.find_first_of("eE") != std::string::npos)) {
+    errno = 0;
     const double value = std::strtod(text.c_str(), &end);
     if (*end != '\0') refuse("is not a number");
+    if (errno == ERANGE) refuse("is beyond the normal numbers of fp64");
     return of_double(value);
   }
   const bool is_unsigned = text.back() == 'U';
   if (is_unsigned) text.pop_back();
-  errno = 0;
   const bool binary = text.size() > 2 && text[0] == '0' && (text[1] == 'b' || text[1] == 'B');
-  const std::uint64_t bits = std::strtoull(text.c_str() + (binary ? 2 : 0), &end, binary ? 2 : 0);
-  if (*end != '\0') refuse("is not an integer");
-  if (errno == ERANGE) refuse("has more than 64 bits");
+  const unsigned base = hexadecimal ? 16 : binary ? 2 : text[0] == '0' ? 8 : 10;
+  // As ptxas counts: without what is beyond 64 bits, but nothing follows a number that has the highest of them.
+  std::uint64_t bits = 0;
+  for (std::size_t at = hexadecimal || binary ? 2 : 0; at < text.size(); ++at) {
+    const unsigned digit = digit_of(text[at]);
+    if (digit >= base) refuse("is not an integer");
+    if (bits >> 63 != 0) refuse("has more than 64 bits");
+    bits = bits * base + digit;
+  }
+  if (text.size() == (hexadecimal || binary ? 2U : 0U)) refuse("is not an integer");
   return {is_unsigned || bits >> 63 != 0 ? Kind::kUnsigned : Kind::kSigned, bits};
 }
 

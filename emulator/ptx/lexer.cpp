@@ -41,7 +41,7 @@ std::vector<Token> tokenize(std::string_view source) {
       const std::size_t end = source.find('"', at + 1);
       if (end == std::string_view::npos) throw PtxError("string without end", line);
       add(Token::Kind::kString, end + 1 - at);
-    } else if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
+    } else if (std::isdigit(static_cast<unsigned char>(c == '.' ? peek(1) : c)) != 0) {  // 5, .5
       std::size_t length = 1;
       const bool plain = c != '0' || std::isdigit(static_cast<unsigned char>(peek(1))) != 0 || peek(1) == '.';
       while (std::isalnum(static_cast<unsigned char>(peek(length))) != 0 || peek(length) == '.' ||

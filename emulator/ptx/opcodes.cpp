@@ -24,49 +24,6 @@ std::string_view plain(std::string_view part) {
   return part == "shared::cta" ? "shared" : part == "param::entry" || part == "param::func" ? "param" : part;
 }
 
-// Vector and type of an atomic operation may stand before the operation: red.v2.f16.add.noftz.
-std::string vector_last(const std::string& opcode) {
-  static const std::unordered_set<std::string_view> operations{"add", "min", "max", "noftz"};
-  const auto is_vector = [](std::string_view part) { return part == "v2" || part == "v4" || part == "v8"; };
-  std::string head, operation, vector, type;
-  for (std::size_t at = 0; at < opcode.size();) {
-    const std::size_t end = std::min(opcode.find('.', at), opcode.size());
-    const std::string_view part = std::string_view(opcode).substr(at, end - at);
-    const bool is_type = part == "f16" || part == "bf16" || part == "f16x2" || part == "bf16x2" || part == "f32";
-    std::string& to = is_vector(part) ? vector : operations.count(part) != 0 ? operation : is_type ? type : head;
-    to += (at == 0 ? "" : ".") + std::string(part);
-    at = end + 1;
-  }
-  return vector.empty() ? opcode : head + operation + vector + type;
-}
-
-std::string without_implied(const std::string& opcode) {
-  const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
-  static const std::unordered_set<std::string_view> kinds{
-      "ld", "st", "atom", "red", "ldmatrix", "stmatrix", "mbarrier", "cp", "prefetch", "prefetchu", "mapa",
-      "getctarank", "clusterlaunchcontrol", "tcgen05", "ldu", "wmma", "multimem"};
-  if (kinds.count(kind) == 0) return opcode;
-  std::string kept;
-  const std::size_t size = std::min(opcode.find(' '), opcode.size());  // what follows tells apart forms of operands
-  for (std::size_t at = 0; at < size;) {
-    const std::size_t end = std::min(opcode.find('.', at), size);
-    const std::string_view part = std::string_view(opcode).substr(at, end - at);
-    if (!is_implied(part)) kept += (kept.empty() ? "" : ".") + std::string(plain(part));
-    at = end + 1;
-  }
-  if (kind == "atom" || kind == "red") kept = vector_last(kept);
-  return kept + opcode.substr(size);
-}
-
-// ptxas takes .relu and .satfinite in both orders; the table has one of them.
-std::string other_order(const std::string& opcode) {
-  constexpr std::string_view first = ".relu.satfinite.", second = ".satfinite.relu.";
-  std::string other = opcode;
-  if (const auto at = other.find(first); at != std::string::npos) return other.replace(at, first.size(), second);
-  if (const auto at = other.find(second); at != std::string::npos) return other.replace(at, second.size(), first);
-  return other;
-}
-
 }  // namespace
 
 const Forms& all_forms() {
@@ -128,14 +85,32 @@ const Forms& all_forms() {
   return *forms;
 }
 
+SplitOpcode without_implied(const std::string& opcode) {
+  const std::string_view kind = std::string_view(opcode).substr(0, opcode.find('.'));
+  static const std::unordered_set<std::string_view> kinds{
+      "ld", "st", "atom", "red", "ldmatrix", "stmatrix", "mbarrier", "cp", "prefetch", "prefetchu", "mapa",
+      "getctarank", "clusterlaunchcontrol", "tcgen05", "ldu", "wmma", "multimem"};
+  if (kinds.count(kind) == 0) return {opcode, ""};
+  SplitOpcode made;
+  const std::size_t size = std::min(opcode.find(' '), opcode.size());  // what follows tells apart forms of operands
+  for (std::size_t at = 0; at < size;) {
+    const std::size_t end = std::min(opcode.find('.', at), size);
+    const std::string_view part = std::string_view(opcode).substr(at, end - at);
+    if (is_implied(part)) made.implied += "." + std::string(part);
+    else made.opcode += (made.opcode.empty() ? "" : ".") + std::string(plain(part));
+    at = end + 1;
+  }
+  made.opcode += opcode.substr(size);
+  return made;
+}
+
 const Form* find_form(const std::string& opcode) {
   static const auto* places = [] {
     auto* made = new std::unordered_map<std::string, const Form*>();
     for (const Form& form : all_forms()) (*made)[form.opcode] = &form;
     return made;
   }();
-  auto found = places->find(without_implied(opcode));
-  if (found == places->end() && opcode.compare(0, 4, "cvt.") == 0) found = places->find(other_order(opcode));
+  const auto found = places->find(without_implied(opcode).opcode);
   return found == places->end() ? nullptr : found->second;
 }
 

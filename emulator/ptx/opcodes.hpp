@@ -48,8 +48,14 @@ void add_video_forms(Forms& forms);
 // All forms, by opcode ascending. `mov` of a vector has names of its own: "mov.b32 pack2", "mov.b32 unpack2".
 const Forms& all_forms();
 
-// The form of an opcode, or nullptr. Modifiers of memory accesses that change nothing here (caching hints,
-// orders, scopes) are left out before the look-up.
+// Modifiers of memory accesses that change nothing here (caching hints, orders, scopes), and the opcode without them,
+// with one name for each state space.
+struct SplitOpcode {
+  std::string opcode, implied;
+};
+SplitOpcode without_implied(const std::string& opcode);
+
+// The form of an opcode, or nullptr. What is implied is left out before the look-up.
 const Form* find_form(const std::string& opcode);
 
 }  // namespace msa_ops::emulator::ptx

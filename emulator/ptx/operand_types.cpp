@@ -328,6 +328,8 @@ void check(const Statement& statement, const std::vector<Register>& registers, c
 
 }  // namespace
 
+bool is_type(std::string_view modifier) { return types().count(modifier) != 0; }
+
 RegisterType register_type(std::string_view type) {
   if (type == ".f32" || type == ".f64") return RegisterType::kFloat;
   if (type == ".f16") return RegisterType::kHalf;

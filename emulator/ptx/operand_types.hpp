@@ -15,6 +15,9 @@ namespace msa_ops::emulator::ptx {
 // What `.reg .u32` says of its registers; nothing of a type that no register has.
 RegisterType register_type(std::string_view type);
 
+// Whether a modifier names a type of operands: "f32", "e4m3x2".
+bool is_type(std::string_view modifier);
+
 // Throws PtxError for the first operand of another type than the opcode takes there. Widths are not looked at, but for
 // floats in places that take wider registers.
 void check_operand_types(const Statement& statement, const std::vector<Register>& registers);

@@ -9,6 +9,7 @@
 #include "form_name.hpp"
 #include "ignored_waits.hpp"
 #include "memory_order.hpp"
+#include "modifier_order.hpp"
 #include "opcodes.hpp"
 #include "operand_types.hpp"
 #include "quiet.hpp"
@@ -78,6 +79,14 @@ void Preparation::begin(const Form& form, const std::string& opcode, int line) {
 
 void Preparation::add(const Statement& statement) {
   const std::string name = form_name(statement) + (is_of_call(statement) ? " of call" : "");
+  if (find_form(name) == nullptr) {
+    const std::string other = in_table_order(statement.opcode);
+    if (!other.empty() && other != statement.opcode) {
+      Statement ordered = statement;
+      ordered.opcode = other;
+      return add(ordered);
+    }
+  }
   const Form& form = form_of(statement, name);
   if (statement.opcode.compare(0, 6, "wgmma.") == 0) prepared_.uses_wgmma = true;
   begin(form, statement.opcode, statement.line);

@@ -21,7 +21,7 @@ def launch(text: str, **options: object) -> None:
         "tex.1d.v4.s32.s32 {%r1, %r2, %r3, %r4}, [%rd1, {%r1}]",
         "add.rna.f32 %r1, %r1, %r1",
         "mma.sync.aligned.m8n8k4.row.col %r1, %r1",
-        "prmt.f4e.b32 %r1, %r1, %r1, %r1",
+        "prmt.f4e.b64 %rd1, %rd1, %r1, %r1",
         "tld4.a.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%rd1, {%r1, %r2}]",
         "txq.num_mipmap_levels.b32 %r1, [%rd1]",
         "txq.force_unnormalized_coords.b32 %r1, [%rd1]",
