@@ -188,7 +188,7 @@ def tolerances(a: PagedAttention) -> tuple[Tolerance, Tolerance]:
     Kernels on FP8 tensor cores (rounding "e4m3", or a q of float8) round the unnormalised weights to E4M3, which is up
     to 1/16 of each, and Hopper's FP8 sums keep about 14 bits. Others round them to the dtype of q, in bf16 by
     up to 2^-9 of each: out is off by 2^-9 of the weighted mean of |v|, up to 3 where few tokens of a row count. The
-    denominator is summed unrounded by all. The worst of the contract suites on an H200 is 0.43 of the bounds in bf16 and
+    denominator is summed unrounded by all. The worst of the contract suites on an H200 is 0.43 of the bounds in bf16,
     0.06 of those of FP8.
     """
     unit = 1.0 if a.v_scale is None else max(1.0, abs(float(a.v_scale)))
