@@ -21,6 +21,13 @@ void check_constant_operands(const Statement& statement) {
     if (!operands.empty() && !is_constant(0)) fail("takes a constant");
     return;
   }
+  if (begins(opcode, "st.bulk")) {
+    if (!is_constant(2) || operands[2].value != 0) fail("takes 0 as its value");
+    if (is_constant(1) && (operands[1].value % 8 != 0 || operands[1].value > 16'777'216)) {
+      fail(std::to_string(operands[1].value) + " bytes; accepted: multiples of 8 up to 16777216");
+    }
+    return;
+  }
   const bool all_levels = begins(opcode, "cp.async.ca."), one_level = begins(opcode, "cp.async.cg.");
   if (begins(opcode, "cp.async.shared")) fail("`.ca` or `.cg` is missing");
   if (!all_levels && !one_level) return;

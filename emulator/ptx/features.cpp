@@ -52,6 +52,7 @@ bool target_has(const std::string& target, const std::string& opcode) {
     if (holds(opcode, ".e4m3") || holds(opcode, ".e5m2")) return specific && number >= 100;
     return number >= (holds(opcode, ".cp_mask") ? 100 : 90);
   }
+  if (begins(opcode, "st.bulk")) return number >= 100;
   if (begins(opcode, "ld.") || begins(opcode, "st.")) {  // of 256 bits
     const bool wide = holds(opcode, ".v4.b64") || holds(opcode, ".v4.u64") || holds(opcode, ".v4.s64") ||
                       holds(opcode, ".v4.f64") || holds(opcode, ".v8.");

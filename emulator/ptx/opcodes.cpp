@@ -44,6 +44,7 @@ const Forms& all_forms() {
              add_mbarrier_forms,
              add_async_forms,
              add_cache_forms,
+             add_store_bulk_forms,
              add_cluster_forms,
              add_tensor_forms,
              add_launch_forms,

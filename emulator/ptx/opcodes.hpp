@@ -39,6 +39,7 @@ void add_tcgen05_mma_forms(Forms& forms);
 void add_mbarrier_forms(Forms& forms);
 void add_async_forms(Forms& forms);
 void add_cache_forms(Forms& forms);
+void add_store_bulk_forms(Forms& forms);
 void add_cluster_forms(Forms& forms);
 void add_tensor_forms(Forms& forms);
 void add_launch_forms(Forms& forms);
