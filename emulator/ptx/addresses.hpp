@@ -35,6 +35,7 @@ inline MemorySpace space_of(std::uint64_t& address) {
 inline std::uint64_t address_of(PtxWarp& warp, const Operand& base, unsigned lane, std::uint64_t displacement,
                                 MemorySpace space) {
   const std::uint64_t address = warp.value(base, lane) + displacement;
+  if (space == MemorySpace::kConstant) return warp.kernel().constant_address(address);
   const bool narrow = space == MemorySpace::kShared || space == MemorySpace::kCluster || space == MemorySpace::kLocal;
   return narrow ? address & 0xffffffffU : address;  // of 32 bits, whatever register holds it
 }

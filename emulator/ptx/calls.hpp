@@ -14,6 +14,8 @@ namespace msa_ops::emulator::ptx {
 
 // A function pointer is this and the function's number.
 constexpr std::uint64_t kFunctionWindow = std::uint64_t{1} << 58;
+// The address of a kernel is this and its number in the module: nothing can be done with it here.
+constexpr std::uint64_t kKernelWindow = std::uint64_t{1} << 59;
 
 struct CallCopy {
   struct Place {

@@ -65,7 +65,9 @@ void FormOperands::add_operand(const std::string& spec, const Term& term, const 
       letter == 'p' ? kPredicateWidth : letter == 'q' ? 16 : static_cast<unsigned>(digit - '0');
   const std::vector<Term> single{term};
   const std::size_t elements = elements_of(spec);
-  if (elements > 1 && term.kind != Term::Kind::kVector) fail("not a vector of " + std::to_string(elements));
+  if ((elements > 1 || spec.find('*') != std::string::npos) && term.kind != Term::Kind::kVector) {
+    fail("not a vector of " + std::to_string(elements));
+  }
   for (const Term& element : term.kind == Term::Kind::kVector ? vector_of(spec, term) : single) {
     maker_.push(element, width, wider, destination);
   }
@@ -131,6 +133,18 @@ void FormOperands::add_vector(const Term& term, bool destination) {
 }
 
 void FormOperands::add_address(const Term& term) {
+  const std::string& opcode = maker_.opcode();
+  const bool is_access =
+      opcode.compare(0, 3, "ld.") == 0 || opcode.compare(0, 4, "ldu.") == 0 || opcode.compare(0, 3, "st.") == 0;
+  if (is_access && term.kind == Term::Kind::kName && term.is_subscript) {
+    Term address;  // ld.global.b32 %r1, variable[4]
+    address.kind = Term::Kind::kAddress;
+    address.value = maker_.distance(term);
+    address.terms = {term};
+    address.terms[0].value = 0;
+    address.terms[0].is_subscript = false;
+    return add_address(address);
+  }
   if (term.kind != Term::Kind::kAddress) fail("not an address");
   made().offset = term.value;
   const MemorySpace memory = made().form->memory;
@@ -156,7 +170,8 @@ void FormOperands::add_address(const Term& term) {
   }
   if (base.kind == Term::Kind::kName && maker_.push_variable(base.name, memory)) return;
   const bool narrow =
-      memory == MemorySpace::kShared || memory == MemorySpace::kCluster || memory == MemorySpace::kLocal;
+      memory == MemorySpace::kShared || memory == MemorySpace::kCluster || memory == MemorySpace::kLocal ||
+      memory == MemorySpace::kConstant;
   maker_.push(base, narrow ? 4 : 8, narrow, false);
 }
 
@@ -179,7 +194,7 @@ void FormOperands::add_place(const Term& term, char space) {
   if (term.kind != Term::Kind::kAddress) fail("not an address");
   const Term* base = term.terms.empty() ? nullptr : &term.terms[0];
   if (base == nullptr) {
-    if (space == 'G') fail("an address without a base");
+    if (space != 'S') fail("an address without a base");
     maker_.push_constant(0, 4);
   } else if (base->kind == Term::Kind::kName) {
     const MemorySpace memory = space == 'S' ? MemorySpace::kShared : MemorySpace::kGlobal;

@@ -58,6 +58,10 @@ class Kernel : public Program {
   // values, with the rank of the warp's own block.
   const std::vector<std::uint64_t>& shared_addresses() const { return prepared_.shared_addresses; }
   std::size_t local_bytes() const { return prepared_.local_bytes; }  // of each thread
+  // The address of a constant variable, of which the lower 32 bits may be given alone.
+  std::uint64_t constant_address(std::uint64_t address) const {
+    return address >> 32 == 0 ? address | prepared_.constant_window : address;
+  }
   // Global and constant variables of the module, to be given to the launch as memory.
   const std::vector<Allocation>& variables() const { return prepared_.variables; }
   int line_of(std::uint32_t pc) const override { return pc < instructions().size() ? instructions()[pc].line : 0; }

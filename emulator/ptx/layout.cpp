@@ -120,17 +120,44 @@ void Layout::lay_out_shared() {
 }
 
 void Layout::lay_out_variables() {
-  for (const bool constant : {false, true}) {
-    for (const Variable& variable : constant ? module_.constant : module_.global) {
-      auto bytes = std::make_unique<unsigned char[]>(variable.bytes + variable.alignment);
-      auto address = reinterpret_cast<std::uint64_t>(bytes.get());
-      address = round_up(address, variable.alignment);
-      std::copy(variable.values.begin(), variable.values.end(), reinterpret_cast<unsigned char*>(address));
-      prepared_.variables.push_back({address, variable.bytes, !constant, variable.name});
-      prepared_.variable_bytes.push_back(std::move(bytes));
-      variables_[variable.name] = address;
-    }
+  for (const Variable& variable : module_.global) {
+    auto bytes = std::make_unique<unsigned char[]>(variable.bytes + variable.alignment);
+    place_variable(variable, round_up(reinterpret_cast<std::uint64_t>(bytes.get()), variable.alignment), true);
+    prepared_.variable_bytes.push_back(std::move(bytes));
   }
+  lay_out_constants();
+  write_addresses();
+}
+
+// In one piece of memory within 4 GB of addresses, so that 32 bits of an address tell the rest; apart, so that an access
+// past the end of one is none of another.
+void Layout::lay_out_constants() {
+  constexpr std::uint64_t kApart = 64;
+  std::uint64_t bytes = 1;
+  for (const Variable& variable : module_.constant) bytes += variable.bytes + variable.alignment + kApart;
+  std::uint64_t at = 0;
+  for (bool whole = false; !whole;) {
+    prepared_.variable_bytes.push_back(std::make_unique<unsigned char[]>(bytes));
+    at = reinterpret_cast<std::uint64_t>(prepared_.variable_bytes.back().get());
+    whole = at >> 32 == (at + bytes) >> 32;
+  }
+  prepared_.constant_window = at >> 32 << 32;
+  for (const Variable& variable : module_.constant) {
+    at = round_up(at, variable.alignment);
+    place_variable(variable, at, false);
+    constants_.insert(variable.name);
+    at += variable.bytes + kApart;
+  }
+}
+
+void Layout::place_variable(const Variable& variable, std::uint64_t address, bool writable) {
+  std::copy(variable.values.begin(), variable.values.end(), reinterpret_cast<unsigned char*>(address));
+  prepared_.variables.push_back({address, variable.bytes, writable, variable.name});
+  variables_[variable.name] = address;
+}
+
+// Of variables and functions as initial values.
+void Layout::write_addresses() {
   for (const auto* all : {&module_.global, &module_.constant}) {
     for (const Variable& variable : *all) {
       for (const AddressValue& one : variable.addresses) {
@@ -148,6 +175,22 @@ std::uint64_t Layout::address_of(const std::string& name) const {
   if (const auto found = variables_.find(name); found != variables_.end()) return found->second;
   const auto found = numbers_.find(name);
   return found == numbers_.end() ? 0 : kFunctionWindow | found->second;
+}
+
+std::uint64_t Layout::code_of(const std::string& name) const {
+  if (const auto found = numbers_.find(name); found != numbers_.end()) return kFunctionWindow | found->second;
+  for (std::size_t at = 0; at < module_.entries.size(); ++at) {
+    if (module_.entries[at].name == name) return kKernelWindow | at;
+  }
+  return 0;
+}
+
+std::uint64_t Layout::element_bytes(const Part& part, const std::string& name) const {
+  for (const auto* all : {&part.body->shared, &part.body->local, &module_.shared, &module_.global, &module_.constant}) {
+    const auto found = std::find_if(all->begin(), all->end(), [&](const Variable& one) { return one.name == name; });
+    if (found != all->end()) return found->element_bytes;
+  }
+  return 0;
 }
 
 // What the initial values of a variable speak of, and theirs.

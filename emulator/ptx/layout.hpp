@@ -35,6 +35,11 @@ class Layout {
   const std::set<std::string>& pointed_at() const { return pointed_at_; }  // functions that a pointer may name
   const std::map<std::string, std::uint64_t>& shared() const { return shared_; }        // addresses
   const std::map<std::string, std::uint64_t>& variables() const { return variables_; }  // of .global and .const
+  bool is_constant(const std::string& name) const { return constants_.count(name) != 0; }  // of .const
+  // What a function or a kernel has as its address, which no access to memory takes; 0 of other names.
+  std::uint64_t code_of(const std::string& name) const;
+  // Of an element of an array; 0 of other names.
+  std::uint64_t element_bytes(const Part& part, const std::string& name) const;
   std::uint32_t place(std::uint32_t reg) const { return places_[reg]; }  // of a register, in bytes
 
  private:
@@ -42,6 +47,9 @@ class Layout {
   void lay_out_bodies();
   void lay_out_shared();
   void lay_out_variables();
+  void lay_out_constants();
+  void place_variable(const Variable& variable, std::uint64_t address, bool writable);
+  void write_addresses();
   std::uint64_t address_of(const std::string& name) const;
   void note_addresses(const std::string& name, std::set<std::string>& names) const;
 
@@ -52,6 +60,7 @@ class Layout {
   std::map<std::string, std::size_t> numbers_;
   std::set<std::string> pointed_at_;
   std::map<std::string, std::uint64_t> shared_, variables_;
+  std::set<std::string> constants_;
   std::vector<std::uint32_t> places_;
 };
 

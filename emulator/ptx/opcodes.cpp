@@ -93,11 +93,13 @@ SplitOpcode without_implied(const std::string& opcode) {
       "getctarank", "clusterlaunchcontrol", "tcgen05", "ldu", "wmma", "multimem"};
   if (kinds.count(kind) == 0) return {opcode, ""};
   SplitOpcode made;
+  const bool stores_away = opcode.compare(0, 9, "st.async.") == 0;  // whose plain .shared is the cluster's
   const std::size_t size = std::min(opcode.find(' '), opcode.size());  // what follows tells apart forms of operands
   for (std::size_t at = 0; at < size;) {
     const std::size_t end = std::min(opcode.find('.', at), size);
     const std::string_view part = std::string_view(opcode).substr(at, end - at);
     if (is_implied(part)) made.implied += "." + std::string(part);
+    else if (stores_away && part == "shared") made.opcode += ".shared::cluster";
     else made.opcode += (made.opcode.empty() ? "" : ".") + std::string(plain(part));
     at = end + 1;
   }

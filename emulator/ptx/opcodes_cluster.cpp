@@ -90,7 +90,9 @@ void add_cluster_forms(Forms& forms) {
   }
   forms.push_back({"mapa.shared::cluster.u32", "=4 4 4", mapa<false>});
   forms.push_back({"mapa.shared::cluster.u64", "=8 8 4", mapa<false>});
+  forms.push_back({"mapa.u32", "=4 4 4", mapa<false>});  // 32 bits are an address of shared memory
   forms.push_back({"mapa.u64", "=8 8 4", mapa<true>});
+  forms.push_back({"getctarank.u32", "=4 4", rank_of_address<false>});
   forms.push_back({"getctarank.shared::cluster.u32", "=4 4", rank_of_address<false>});
   forms.push_back({"getctarank.shared::cluster.u64", "=4 8", rank_of_address<false>});
   forms.push_back({"getctarank.u64", "=4 8", rank_of_address<true>});

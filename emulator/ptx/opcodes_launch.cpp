@@ -129,6 +129,26 @@ void move(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) { out[lane] = in[lane]; });
 }
 
+void pack_words(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  auto* out = warp.out<Quad>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) {
+    for (unsigned at = 0; at < 4; ++at) out[lane].words[at] = warp.row<std::uint32_t>(i.operands[1 + at])[lane];
+  });
+}
+
+void unpack_words(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const auto* in = warp.row<Quad>(i.operands[4]);
+  for_lanes(lanes, [&](unsigned lane) {
+    for (unsigned at = 0; at < 4; ++at) warp.out<std::uint32_t>(i.operands[at])[lane] = in[lane].words[at];
+  });
+}
+
+void load_parameter(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  auto* out = warp.out<Quad>(i.operands[0]);
+  const auto* from = warp.kernel().parameter_bytes().data() + i.offset;
+  for_lanes(lanes, [&](unsigned lane) { std::memcpy(&out[lane], from, sizeof(Quad)); });
+}
+
 template <MemorySpace space>
 bool is_global(std::uint64_t address) {
   return space == MemorySpace::kGeneric ? space_of(address) == MemorySpace::kGlobal : space == MemorySpace::kGlobal;
@@ -178,6 +198,9 @@ void add_launch_forms(Forms& forms) {
   forms.push_back({"mov.b128", "=q q", move});
   forms.push_back({"mov.b128 pack2", "=q 8,8", pack});
   forms.push_back({"mov.b128 unpack2", "=8,8 q", unpack});
+  forms.push_back({"mov.b128 pack4", "=q 4,4,4,4", pack_words});
+  forms.push_back({"mov.b128 unpack4", "=4,4,4,4 q", unpack_words});
+  forms.push_back({"ld.param.b128", "=q A", load_parameter, MemorySpace::kParameter, sizeof(Quad)});
   add_quad_accesses<MemorySpace::kGlobal>(forms, ".global");
   add_quad_accesses<MemorySpace::kGeneric>(forms, "");
   add_quad_accesses<MemorySpace::kShared>(forms, ".shared");

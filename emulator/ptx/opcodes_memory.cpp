@@ -121,6 +121,9 @@ void find_addresses(PtxWarp& warp, const Operand& base, std::uint64_t displaceme
   if (narrow) {
     for_lanes(lanes, [&](unsigned lane) { out[lane] &= 0xffffffffU; });
   }
+  if (space == MemorySpace::kConstant) {
+    for_lanes(lanes, [&](unsigned lane) { out[lane] = warp.kernel().constant_address(out[lane]); });
+  }
 }
 
 // One request of the warp; a generic one is one for each space that its lanes are in.

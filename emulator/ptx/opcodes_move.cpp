@@ -82,6 +82,12 @@ std::uint64_t to_generic(std::uint64_t address) { return window + (address & 0xf
 template <std::uint64_t window>
 std::uint64_t from_generic(std::uint64_t address) { return address - window; }
 
+void constant_to_generic(PtxWarp& warp, const Instruction& i, Mask lanes) {
+  const auto* in = warp.row<std::uint64_t>(i.operands[1]);
+  auto* out = warp.out<std::uint64_t>(i.operands[0]);
+  for_lanes(lanes, [&](unsigned lane) { out[lane] = warp.kernel().constant_address(in[lane]); });
+}
+
 // Constants and parameters have generic addresses among those of global memory, of which only the constants do not count.
 MemorySpace read_only_space(const Kernel& kernel, std::uint64_t address) {
   const auto parameters = reinterpret_cast<std::uint64_t>(kernel.parameter_bytes().data());
@@ -141,7 +147,9 @@ void add_move_forms(Forms& forms) {
   add_vector_moves<std::uint32_t, 4>(forms, {"b32", "u32", "s32", "f32"});
   add_vector_moves<std::uint64_t, 2>(forms, {"b64", "u64", "s64", "f64"});
   // Generic addresses of global memory are its addresses.
-  for (const std::string space : {"global", "const", "param", "param::entry"}) {
+  forms.push_back({"cvta.const.u64", "=8 8", constant_to_generic});
+  forms.push_back({"cvta.to.const.u64", "=8 8", unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});
+  for (const std::string space : {"global", "param", "param::entry"}) {
     for (const std::string direction : {"", "to."}) {
       forms.push_back({"cvta." + direction + space + ".u64", "=8 8",
                        unary<std::uint64_t, std::uint64_t, same<std::uint64_t>>});

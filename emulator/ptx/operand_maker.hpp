@@ -9,6 +9,7 @@
 #include "instruction.hpp"
 #include "layout.hpp"
 #include "prepared.hpp"
+#include "special.hpp"
 #include "syntax.hpp"
 
 namespace msa_ops::emulator::ptx {
@@ -39,10 +40,13 @@ class OperandMaker {
   void push_constant(std::uint64_t value, unsigned width);
   // The address of a variable of this space; false if the name is another one's.
   bool push_variable(const std::string& name, MemorySpace memory);
+  std::uint64_t distance(const Term& term) const;  // of variable + 4, variable[1], in bytes
   Operand register_operand(const Term& term, unsigned width, bool wider) const;
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
+  void push_name(const Term& term, unsigned width);
+  void push_special_register(const SpecialValue& special, const Term& term, unsigned width);
   void push_special(std::uint32_t offset, unsigned width);
   void push_sink(unsigned width);
   void push_shared(std::uint64_t address, unsigned width);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "error.hpp"
+#include "vector_elements.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
@@ -196,10 +197,11 @@ Type of_wmma(const Opcode& opcode, std::size_t at) {
   return type.takes == Takes::kBits ? kCount : of_matrix(type, true);  // of bits and of 4 bits too
 }
 
-Type of_tcgen05(const Opcode& opcode, std::size_t at) {
+Type of_tcgen05(const Opcode& opcode, std::size_t at, const Statement& statement) {
   constexpr Type kWord{Takes::kWords, 4};
   if (opcode.modifiers.empty()) return kAny;
   if (opcode.modifiers[0] == "ld") return at == 0 || (at == 1 && opcode.has("red")) ? kWord : kAny;
+  if (statement.operands[at].kind == Term::Kind::kVector) return kWord;  // what st stores, masks of mma
   if (opcode.modifiers[0] == "alloc") return by_letters(opcode, "-c", at);
   if (opcode.modifiers[0] == "dealloc") return kCount;
   if (opcode.modifiers[0] == "commit") return by_letters(opcode, "-m", at);
@@ -219,7 +221,7 @@ Type type_of(const Opcode& opcode, std::size_t at, const Statement& statement) {
   if (base == "mma") return of_mma(opcode, at);
   if (base == "wgmma") return of_wgmma(opcode, at, statement);
   if (base == "wmma") return of_wmma(opcode, at);
-  if (base == "tcgen05") return of_tcgen05(opcode, at);
+  if (base == "tcgen05") return of_tcgen05(opcode, at, statement);
   if (base == "mov") return opcode.last();
   if (base == "redux") return opcode.last().takes == Takes::kFloats ? by_letters(opcode, "TTc", at) : kCount;
   if (base == "multimem") {
@@ -307,9 +309,6 @@ bool takes_no_literal(const Statement& statement, const Term& term) {
 
 void check(const Statement& statement, const std::vector<Register>& registers, const Term& term, Type type) {
   switch (term.kind) {
-    case Term::Kind::kVector:
-      for (const Term& one : term.terms) check(statement, registers, one, type);
-      return;
     case Term::Kind::kRegister: {
       const Register& reg = registers[term.index];
       if (reg.width == kPredicateWidth || fits(type, reg)) return;
@@ -326,6 +325,25 @@ void check(const Statement& statement, const std::vector<Register>& registers, c
   }
 }
 
+bool is_float(Type type) {
+  return type.takes == Takes::kFloats || type.takes == Takes::kSingles || type.takes == Takes::kElement;
+}
+
+// Beside a register of bits a literal is bits too, be it an integer or a float; beside others it is what they are.
+void check_vector(const Statement& statement, const std::vector<Register>& registers, const Term& vector, Type type,
+                  bool in_memory) {
+  const VectorRegisters like = check_elements(statement, vector.terms, registers);
+  for (const Term& one : vector.terms) {
+    const bool literal = one.kind == Term::Kind::kInteger || one.kind == Term::Kind::kFloat32 ||
+                         one.kind == Term::Kind::kFloat64;
+    const bool of_halves = in_memory && (type.takes == Takes::kHalves || type.takes == Takes::kBitsOnly ||
+                                         (type.takes == Takes::kElement && type.width == 2));
+    const bool wrong = is_float(type) && one.kind == Term::Kind::kInteger && (in_memory || &one == &vector.terms.back());
+    if (literal && like.count > 0 && !of_halves && !wrong && !takes_no_literal(statement, one)) continue;
+    check(statement, registers, one, type);
+  }
+}
+
 }  // namespace
 
 bool is_type(std::string_view modifier) { return types().count(modifier) != 0; }
@@ -337,15 +355,40 @@ RegisterType register_type(std::string_view type) {
   return type.substr(0, 2) == ".u" || type.substr(0, 2) == ".s" ? RegisterType::kInteger : RegisterType::kBits;
 }
 
+namespace {
+
+// Of the elements, where the operand is a vector.
+Type element_of(const Opcode& opcode, std::size_t at, const Statement& statement) {
+  const Type type = type_of(opcode, at, statement);
+  const Term& term = statement.operands[at];
+  if (opcode.vector) return element(type);
+  // mov puts together and takes apart whatever its elements are.
+  if (opcode.base != "mov" || term.kind != Term::Kind::kVector) return type;
+  return {Takes::kBits, type.width / static_cast<unsigned>(term.terms.size())};
+}
+
+}  // namespace
+
 void check_operand_types(const Statement& statement, const std::vector<Register>& registers) {
   const Opcode opcode(statement.opcode);
   for (std::size_t at = 0; at < statement.operands.size(); ++at) {
     const Term& term = statement.operands[at];
-    Type type = type_of(opcode, at, statement);
-    // mov puts together and takes apart whatever its elements are.
-    if (opcode.base == "mov" && term.kind == Term::Kind::kVector && !opcode.vector) continue;
-    if (opcode.vector) type = element(type);
-    check(statement, registers, term, type);
+    const Type type = element_of(opcode, at, statement);
+    if (term.kind == Term::Kind::kVector) check_vector(statement, registers, term, type, opcode.vector);
+    else check(statement, registers, term, type);
+  }
+}
+
+void resolve_literals(Statement& statement) {
+  const Opcode opcode(statement.opcode);
+  for (std::size_t at = 0; at < statement.operands.size(); ++at) {
+    if (statement.operands[at].kind != Term::Kind::kVector) continue;
+    const Type type = element_of(opcode, at, statement);
+    for (Term& one : statement.operands[at].terms) {
+      const bool rounded = one.kind == Term::Kind::kFloat64 && is_float(type) && type.width == 4;
+      if (rounded || (one.kind != Term::Kind::kFloat32 && one.kind != Term::Kind::kFloat64)) continue;
+      one.kind = Term::Kind::kInteger;
+    }
   }
 }
 

@@ -22,4 +22,8 @@ bool is_type(std::string_view modifier);
 // floats in places that take wider registers.
 void check_operand_types(const Statement& statement, const std::vector<Register>& registers);
 
+// Floats as literals in vectors become the bits that ptxas puts there: numbers of fp32 in vectors of fp32, else the
+// lowest bits of what is written, so of 1.5 in a vector of 32 bits those of its fp64.
+void resolve_literals(Statement& statement);
+
 }  // namespace msa_ops::emulator::ptx

@@ -499,7 +499,16 @@ class Parser : TokenReader {
     Term made = name();
     if (negative && made.kind != Term::Kind::kRegister) fail("a number");
     if (negative) made.selector |= Selector::negative_bit();
-    if (made.kind == Term::Kind::kName) made.value = distance();  // variable + 4
+    if (made.kind != Term::Kind::kName) return made;
+    if (!peek().is('[')) {
+      made.value = distance();  // variable + 4
+    } else if (nesting_ == 1) {  // variable[4], an operand of its own
+      next();
+      if (!constant_begins()) fail("a number of an element");
+      made.value = integer_of(constant());
+      made.is_subscript = true;
+      expect(']');
+    }
     return made;
   }
 

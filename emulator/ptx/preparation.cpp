@@ -13,9 +13,30 @@
 #include "opcodes.hpp"
 #include "operand_types.hpp"
 #include "quiet.hpp"
+#include "special.hpp"
+#include "state_spaces.hpp"
 #include "vocabulary.hpp"
 
 namespace msa_ops::emulator::ptx {
+namespace {
+
+bool has_float_in_vector(const Statement& statement) {
+  for (const Term& operand : statement.operands) {
+    if (operand.kind != Term::Kind::kVector) continue;
+    for (const Term& one : operand.terms) {
+      if (one.kind == Term::Kind::kFloat32 || one.kind == Term::Kind::kFloat64) return true;
+    }
+  }
+  return false;
+}
+
+// mov.v4.u32 {a, b, c, d}, %tid
+bool moves_special_vector(const Statement& statement) {
+  return statement.opcode.compare(0, 4, "mov.") == 0 && statement.operands.size() == 2 &&
+         statement.operands[1].kind == Term::Kind::kName && is_special_vector(statement.operands[1].name);
+}
+
+}  // namespace
 
 Preparation::Preparation(Prepared& prepared, const Module& module, const Entry& entry, std::uint64_t shared_base,
                          std::uint64_t parameters)
@@ -78,6 +99,16 @@ void Preparation::begin(const Form& form, const std::string& opcode, int line) {
 }
 
 void Preparation::add(const Statement& statement) {
+  if (moves_special_vector(statement)) {
+    Statement in_full = statement;
+    Term& vector = in_full.operands[1];
+    vector.kind = Term::Kind::kVector;
+    for (const char* component : {".x", ".y", ".z", ".w"}) {
+      vector.terms.emplace_back();
+      vector.terms.back().name = vector.name + component;
+    }
+    return add(in_full);
+  }
   const std::string name = form_name(statement) + (is_of_call(statement) ? " of call" : "");
   if (find_form(name) == nullptr) {
     const std::string other = in_table_order(statement.opcode);
@@ -105,7 +136,14 @@ void Preparation::add(const Statement& statement) {
   } else {
     check_operand_types(statement, maker_.part().body->registers);
     check_constant_operands(statement);
-    operands_.add(statement);
+    check_state_spaces(statement);
+    if (has_float_in_vector(statement)) {
+      Statement resolved = statement;
+      resolve_literals(resolved);
+      operands_.add(resolved);
+    } else {
+      operands_.add(statement);
+    }
     made.moves = name == "mov.b32" || name == "mov.f32" || name == "mov.u32" || name == "mov.s32";
     made.moves = made.moves && !statement.guarded && made.operands[1].space != Operand::Space::kSpecial;
   }

@@ -27,6 +27,7 @@ struct Prepared {
   std::vector<std::uint64_t> shared_addresses;   // see Kernel::shared_addresses
   std::size_t local_bytes = 0;                   // of each thread
   std::vector<std::unique_ptr<unsigned char[]>> variable_bytes;
+  std::uint64_t constant_window = 0;             // the upper 32 bits of addresses of .const
   std::vector<Allocation> variables;             // in them, and the kernel's parameters
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,18 @@ struct SpecialRegister {
 const std::vector<SpecialRegister>& special_registers();
 std::uint32_t offset_of(Special which);
 std::uint32_t special_bytes();  // of all rows
+
+// What a name stands for.
+struct SpecialValue {
+  Special which{};
+  bool is_zero = false;  // fourth components; parameters and counters that nobody sets
+  unsigned width = 0;
+  unsigned least_width = 0;  // mov takes the lowest bits too, down to so many bytes
+};
+// %tid.x, %tid.r, %envreg3, %pm0_64; nothing for a name that is none, or that stands for a vector.
+std::optional<SpecialValue> find_special(const std::string& name);
+bool is_special_vector(const std::string& name);  // %tid
+
 inline bool counts_time(Special which) { return which >= Special::kClock; }
 
 }  // namespace msa_ops::emulator::ptx

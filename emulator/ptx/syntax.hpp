@@ -34,7 +34,8 @@ struct Term {
   };
   Kind kind = Kind::kName;
   std::uint32_t index = 0;    // kRegister: in Entry::registers
-  std::uint64_t value = 0;    // numbers; kAddress: the offset
+  std::uint64_t value = 0;    // numbers; kAddress: the offset; kName: the distance from it
+  bool is_subscript = false;  // kName: the distance is one of elements
   std::string name;           // kName
   bool negated = false;       // !p
   std::vector<Term> terms{};  // kVector, kList: elements; kAddress: the base, or nothing
@@ -71,6 +72,7 @@ struct Variable {
   std::uint64_t alignment;
   std::vector<unsigned char> values{};  // it starts with these, and zeros; of global and constant variables
   std::vector<AddressValue> addresses{};  // in place of some of them
+  std::uint64_t element_bytes = 0;        // of an array, for subscripts; 0: it is none
 };
 
 struct Parameter {

@@ -82,6 +82,7 @@ std::vector<Variable> VariableReader::list(bool is_external) {
       }
       continue;
     }
+    if (in_.peek().is('[')) made.element_bytes = type_.width;
     made.bytes = arrays();
     if (in_.accept('=')) initialize(made, space, is_external);
     if (made.bytes == 0 && !is_external) throw PtxError("the size of `" + made.name + "` is open", line);

@@ -1,25 +1,16 @@
 #include "vocabulary.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 #include <unordered_set>
 
 #include "opcodes.hpp"
+#include "special.hpp"
 
 namespace msa_ops::emulator::ptx {
 namespace {
 
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
-
-// %envreg7, %pm3, %pm3_64, %reserved_smem_offset_1
-bool is_numbered(std::string name) {
-  if (name.size() > 3 && name.compare(name.size() - 3, 3, "_64") == 0) name.resize(name.size() - 3);
-  std::size_t start = name.size();
-  while (start > 0 && std::isdigit(static_cast<unsigned char>(name[start - 1]))) --start;
-  const std::string stem = name.substr(0, start);
-  return start < name.size() && (stem == "%envreg" || stem == "%pm" || stem == "%reserved_smem_offset_");
-}
 
 // Those of what is executed, and these: of textures and surfaces, of caches and of the order of memory, of types and
 // operations that are not executed.
@@ -100,8 +91,7 @@ bool is_special_register(const std::string& name) {
       "%lanemask_ge", "%lanemask_gt", "%lanemask_le", "%lanemask_lt", "%nclusterid", "%nctaid", "%nsmid", "%ntid",
       "%nwarpid", "%reserved_smem_offset_begin", "%reserved_smem_offset_cap", "%reserved_smem_offset_end", "%smid",
       "%tid", "%total_smem_size", "%warpid"};
-  const std::string first = first_part(name);
-  return known.count(first) != 0 || is_numbered(first);
+  return known.count(first_part(name)) != 0 || find_special(name);
 }
 
 }  // namespace msa_ops::emulator::ptx
