@@ -192,6 +192,7 @@ void add_half_forms(Forms& forms) {
   add_sums<Half, false, End::kSaturate>(forms, ".sat");
   add_sums<Half, true, End::kSaturate>(forms, ".ftz.sat");
   add_ternary<fma<Half, true, End::kRelu>>(forms, "fma.rn.ftz.relu", "f16");
+  add_ternary<fma_oob<Half, End::kSaturate>>(forms, "fma.rn.oob.sat", "f16");
   add_unary<absolute<Half, true>>(forms, "abs.ftz", "f16");
   add_unary<negate<Half, true>>(forms, "neg.ftz", "f16");
   add_all_extremes<Half, true>(forms);

@@ -74,8 +74,9 @@ def test_fma_relu(type_: str, tail: str) -> None:
     check(f"fma.rn{tail}", type_, wrapped(form, exact.fma, tail), exact.operands(form, 3, seed=1))
 
 
-@pytest.mark.parametrize("type_", FORMATS)
-@pytest.mark.parametrize("tail", ["", ".relu"])
+@pytest.mark.parametrize(
+    "type_, tail", [("f16", ".sat"), *((name, tail) for name in FORMATS for tail in ("", ".relu"))]
+)
 def test_fma_out_of_bounds(type_: str, tail: str) -> None:
     form = FORMATS[type_]
     a, b, c = exact.operands(form, 3, seed=2)
