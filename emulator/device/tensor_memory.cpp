@@ -200,7 +200,7 @@ void TensorMemory::use(const Range& range, AccessId access, Actor pipe) {
   }
 }
 
-void TensorMemory::will_read(const Range& range, AccessId access, Actor pipe) {
+bool TensorMemory::will_read(const Range& range, AccessId access, Actor pipe, bool wants_values) {
   check_allocated(range);
   use<false>(range, access, pipe);
   for (unsigned lane = range.lane; lane < range.lane + range.lanes; lane = (lane / kPart + 1) * kPart) {
@@ -209,12 +209,14 @@ void TensorMemory::will_read(const Range& range, AccessId access, Actor pipe) {
     for (unsigned column = range.column; column < range.column + range.columns; ++column) {
       const Cell& cell = cells_[std::size_t{column} * kParts + lane / kPart];
       if ((cell.has_value & wanted) == wanted) continue;
+      if (!wants_values) return false;
       const unsigned missing = lane / kPart * kPart + static_cast<unsigned>(__builtin_ctz(wanted & ~cell.has_value));
       throw Violation{FaultKind::kUninitializedTensor,
                       "lane " + std::to_string(missing) + ", column " + std::to_string(column) + " has no value", -1,
                       address_of(missing, column)};
     }
   }
+  return true;
 }
 
 void TensorMemory::will_write(const Range& range, AccessId access, Actor pipe) {

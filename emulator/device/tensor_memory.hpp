@@ -41,9 +41,13 @@ class TensorMemory {
   struct Range {
     unsigned lane, lanes, column, columns;
   };
-  void will_read(const Range& range, AccessId access, Actor pipe);
+  // Violation where something has no value; or, without `wants_values`, false.
+  bool will_read(const Range& range, AccessId access, Actor pipe, bool wants_values = true);
   void will_write(const Range& range, AccessId access, Actor pipe);
 
+  bool has_value(unsigned lane, unsigned column) const {
+    return (cells_[std::size_t{column} * kParts + lane / kPart].has_value >> lane % kPart & 1) != 0;
+  }
   // What was written there has no value.
   void unwrite(unsigned lane, unsigned column) {
     cells_[std::size_t{column} * kParts + lane / kPart].has_value &= static_cast<std::uint16_t>(~(1U << lane % kPart));

@@ -65,6 +65,7 @@ template <Use use>
 inline void watch_global(PtxWarp& warp, const Instruction& i, std::uint64_t address, std::size_t bytes, int lane) {
   GlobalWatch& watch = warp.block().cluster().watch();
   if (!watch.is_on()) return;
+  if (use == Use::kRead && i.late) return warp.read_late(address, bytes, lane);
   const bool strong = use == Use::kUpdate || i.order != Order::kDefault;
   watch.use(address, bytes, use != Use::kRead, {strong, i.scope, 0}, lane);
   if (!strong) return;

@@ -53,7 +53,7 @@ void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, st
   SharedMemory& shared = warp.block().holder(address, static_cast<int>(lane)).shared();
   const bool returns = &base != &i.operands[0];
   const auto missing = shared.first_unwritten(address, bytes);
-  if (missing && returns) warp.leave_undefined(i.operands[0], Mask{1} << lane, *missing);
+  if (missing && returns) warp.leave_undefined(i.operands[0], Mask{1} << lane, PtxWarp::Lack::kShared, *missing);
   if (!returns && (warp.undefined(i.operands[1]) >> lane & 1) != 0) shared.unwrite(address, bytes);
 }
 

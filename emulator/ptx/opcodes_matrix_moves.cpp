@@ -62,9 +62,12 @@ void load_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
   }
 }
 
+// What comes of a register without a value has none either.
 template <unsigned count, bool transpose>
 void store_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
+  const bool some_undefined = warp.any_undefined();
+  if (some_undefined) warp.want_defined(i.operands[0], count == 4 ? kAllLanes : (Mask{1} << count % 4 * 8) - 1);
   for (unsigned row = 0; row < count * 8; ++row) {
     const std::uint64_t address = row_address(warp, i, i.operands[0], row);
     std::uint16_t elements[8];
@@ -73,7 +76,14 @@ void store_16(PtxWarp& warp, const Instruction& i, Mask lanes) {
       const unsigned r = transpose ? column : row % 8, c = transpose ? row % 8 : column;
       elements[column] = static_cast<std::uint16_t>(values[r * 4 + c / 2] >> (c % 2 * 16));
     }
-    std::memcpy(warp.block().shared().write(address, kRowBytes, static_cast<int>(row)), elements, kRowBytes);
+    SharedMemory& shared = warp.block().shared();
+    std::memcpy(shared.write(address, kRowBytes, static_cast<int>(row)), elements, kRowBytes);
+    if (!some_undefined) continue;
+    for (unsigned column = 0; column < 8; ++column) {
+      const unsigned r = transpose ? column : row % 8, c = transpose ? row % 8 : column;
+      const bool is_missing = (warp.undefined(i.operands[1 + row / 8]) >> (r * 4 + c / 2) & 1) != 0;
+      if (is_missing) shared.unwrite(address + 2 * column, 2);
+    }
   }
   count_rows(warp, i, i.operands[0], count * 8, kRowBytes, true);
 }
@@ -184,7 +194,9 @@ void add_16(Forms& forms) {
     forms.push_back({load + space + ".b16", "=" + registers + " S", load_16<count, false>, memory});
     forms.push_back({load + ".trans" + space + ".b16", "=" + registers + " S", load_16<count, true>, memory});
     forms.push_back({store + space + ".b16", "S " + registers, store_16<count, false>, memory});
+    forms.back().undefined = Form::Undefined::kHandled;
     forms.push_back({store + ".trans" + space + ".b16", "S " + registers, store_16<count, true>, memory});
+    forms.back().undefined = Form::Undefined::kHandled;
   }
 }
 

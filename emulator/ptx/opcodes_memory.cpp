@@ -100,7 +100,7 @@ void leave_unwritten(PtxWarp& warp, const Instruction& i, std::uint64_t address,
   for (unsigned element = 0; element < i.form->count; ++element) {
     const std::uint64_t at = place + element * i.form->element;
     if (const auto missing = shared.first_unwritten(at, i.form->element)) {
-      warp.leave_undefined(i.operands[element], Mask{1} << lane, *missing);
+      warp.leave_undefined(i.operands[element], Mask{1} << lane, PtxWarp::Lack::kShared, *missing);
     }
   }
 }
@@ -264,6 +264,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   const bool some_undefined = warp.any_undefined();
   if (some_undefined) warp.want_defined(i.operands[0], lanes);
+  if (i.ends_late) warp.end_late_reads(lanes);
   std::uint64_t addresses[kLanes];
   find_addresses<space>(warp, i.operands[0], i.offset, lanes, addresses);
   std::byte* targets[kLanes] = {};

@@ -159,6 +159,26 @@ std::uint32_t chosen_bits(const Move& move, std::uint32_t a, std::uint32_t b) {
   return a;
 }
 
+// Registers have no value where the memory has none: compilers load ahead of a loop that takes no turn, and drop it.
+void leave_undefined(PtxWarp& warp, const Instruction& i, const Move& move, const TensorAddress& address, unsigned split) {
+  const TensorMemory& memory = warp.block().tensor_memory();
+  for (unsigned r = 0; r < move.registers; ++r) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const Spot from = spot(move.shape, r, lane, split);
+      const unsigned row = address.lane + from.lane, columns = move.halves ? 2 : 1;
+      for (unsigned c = 0; c < columns; ++c) {
+        const unsigned column = address.column + columns * from.column + c;
+        if (memory.has_value(row, column)) continue;
+        const std::uint64_t place = std::uint64_t{row} << 16 | column;
+        warp.leave_undefined(i.operands[r], Mask{1} << lane, PtxWarp::Lack::kTensor, place);
+        if (move.reduction != Move::Reduction::kNone) {
+          warp.leave_undefined(i.operands[move.registers], Mask{1} << lane, PtxWarp::Lack::kTensor, place);
+        }
+      }
+    }
+  }
+}
+
 // r, [address]{, split} or r, reduced, [address]{, split}
 void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   require_whole_warp(warp, lanes);
@@ -171,7 +191,9 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const Actor actor = warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kTensorLoads);
   const std::uint32_t number = ++warp.tensor_work().loads;
   const AccessId access = warp.ordering().of_work(actor, number, true);
-  for_ranges(move, address, split, [&](const TensorMemory::Range& range) { memory.will_read(range, access, 0); });
+  bool is_whole = true;
+  for_ranges(move, address, split,
+             [&](const TensorMemory::Range& range) { is_whole &= memory.will_read(range, access, 0, false); });
   warp.count_bytes(PtxWarp::Space::kTensor, false, std::uint64_t{move.registers} * kLanes * 4);
   for (unsigned r = 0; r < move.registers; ++r) {
     auto* out = warp.out<std::uint32_t>(i.operands[r]);
@@ -194,6 +216,7 @@ void load(PtxWarp& warp, const Instruction& i, Mask lanes) {
       out[lane] = result;
     }
   }
+  if (!is_whole) leave_undefined(warp, i, move, address, split);
   for (unsigned r = 0; r < at; ++r) {
     warp.define(i.operands[r].index);
     warp.in_flight().add(i.operands[r].index, {RegistersInFlight::Use::kTensorLoad, 0, number});

@@ -4,6 +4,7 @@
 
 #include "constant_operands.hpp"
 #include "control_flow.hpp"
+#include "dropped_reads.hpp"
 #include "error.hpp"
 #include "features.hpp"
 #include "form_name.hpp"
@@ -57,6 +58,7 @@ void Preparation::run() {
     find_reconvergence(prepared_.instructions, part.first, part.end);
     find_ignored_waits(prepared_.instructions, part.first, part.end, number > 0);
   }
+  if (parts.size() == 1) find_dropped_reads(prepared_.instructions, parts[0].first, parts[0].end);
   prepared_.end = parts[0].end;
 }
 

@@ -36,6 +36,7 @@ void PtxWarp::start() {
   blames_.clear();
   halves_.clear();
   results_.clear();
+  late_reads_.clear();
   in_flight_.reset(defined_.size());
   tensor_work_ = {};
   if (const auto seed = block_.cluster().sum_order()) {
@@ -260,16 +261,17 @@ void PtxWarp::step(const Instruction& instruction) {
   const Mask undefined = missing_ != 0 ? spread(instruction, lanes) : 0;
   if (in_flight_.any()) check_in_flight(instruction);
   if (kernel_.uses_wgmma()) note_touched(instruction);
+  if (instruction.drops_late) drop_late_reads(lanes);
   instruction.handler(*this, instruction, lanes);
   if (instruction.changes && !again_) note_change();
   if (SameValues& stored = ordering().same_values(); !stored.empty()) stored.settle();
   block_.cluster().watch().settle();
   for (const std::uint32_t destination : instruction.destinations) defined_[destination] |= lanes;
   if (undefined != 0) {
-    for (const std::uint32_t destination : instruction.destinations) mark_undefined(destination, undefined, false, 0);
+    for (const std::uint32_t destination : instruction.destinations) mark_undefined(destination, undefined, Lack::kRegister, 0);
   }
   if (!results_.empty()) {
-    for (const Result& result : results_) mark_undefined(result.index, result.lanes, result.from_memory, result.address);
+    for (const Result& result : results_) mark_undefined(result.index, result.lanes, result.lack, result.address);
     results_.clear();
   }
 }
@@ -291,7 +293,7 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
     const Mask here = lanes & ~defined_[source];
     if (here == 0) continue;
     if (form.undefined == Form::Undefined::kRefused) report_uninitialized(source, lanes);
-    blame_ = {here, at_, source, false, 0};
+    blame_ = {here, at_, source, Lack::kRegister, 0};
     if (!blames_.empty() && (blames_[source].lanes & here) != 0) blame_ = blames_[source];
     break;
   }
@@ -301,7 +303,7 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
   const std::string_view name = form.opcode;
   if (name.substr(0, 5) == "selp.") {
     const Mask chosen = predicate(operands[3]), unknown = undefined(operands[3]);
-    if (operands[0].width == 8) {
+    if (operands[0].width >= 2) {
       const auto half = [&](unsigned part) {
         return unknown | (chosen & undefined_half(operands[1], part)) | (~chosen & undefined_half(operands[2], part));
       };
@@ -309,12 +311,10 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
     }
     return lanes & (unknown | (chosen & undefined(operands[1])) | (~chosen & undefined(operands[2])));
   }
-  if (operands.size() == 2 && operands[0].width == 8 && name.substr(0, 4) == "mov.") {
-    note_halves(operands[0], undefined_half(operands[1], 0), undefined_half(operands[1], 1), lanes);
-  }
-  constexpr std::string_view kPairs = ".f32x2";  // the two sums do not touch each other
-  if (operands[0].width == 8 && name.size() > kPairs.size() && name.substr(name.size() - kPairs.size()) == kPairs) {
-    Mask low = 0, high = 0;
+  if (operands[0].width >= 2 && name.substr(0, 4) == "cvt.") {
+    note_converted_halves(instruction, lanes);
+  } else if (operands[0].width >= 2 && (name.substr(name.size() - 2) == "x2" || (operands.size() == 2 && name.substr(0, 4) == "mov."))) {
+    Mask low = 0, high = 0;  // the two results do not touch each other
     for (std::size_t k = 1; k < operands.size(); ++k) {
       low |= undefined_half(operands[k], 0);
       high |= undefined_half(operands[k], 1);
@@ -341,7 +341,22 @@ Mask PtxWarp::spread(const Instruction& instruction, Mask lanes) {
   return missing_;
 }
 
-void PtxWarp::mark_undefined(std::uint32_t destination, Mask lanes, bool from_memory, std::uint64_t address) {
+// Of two numbers into a pair: the first one becomes the upper half. Of a pair into a pair: each half by itself.
+void PtxWarp::note_converted_halves(const Instruction& instruction, Mask lanes) {
+  const auto& operands = instruction.operands;
+  const std::string_view name = instruction.form->opcode;
+  const std::size_t last = name.rfind('.');
+  const auto is_pair = [](std::string_view type) { return type.size() > 2 && type.substr(type.size() - 2) == "x2"; };
+  if (last == std::string_view::npos || !is_pair(name.substr(0, last))) return;
+  if (operands.size() == 2 && is_pair(name)) {
+    note_halves(operands[0], undefined_half(operands[1], 0), undefined_half(operands[1], 1), lanes);
+  } else if (operands.size() == 3 && name.substr(last) == ".f32") {
+    note_halves(operands[0], undefined(operands[2]), undefined(operands[1]), lanes);
+  }
+}
+
+void PtxWarp::mark_undefined(std::uint32_t destination, Mask lanes, Lack lack, std::uint64_t address) {
+  const bool from_memory = lack != Lack::kRegister;
   defined_[destination] &= ~lanes;
   if (!halves_.empty()) {
     const auto found = halves_.find(destination);
@@ -353,11 +368,11 @@ void PtxWarp::mark_undefined(std::uint32_t destination, Mask lanes, bool from_me
     return;
   }
   Blame& known = blames_[destination];
-  if (from_memory && known.from_memory && known.pc == at_) {  // another lane of the same read
+  if (from_memory && known.lack == lack && known.pc == at_) {  // another lane of the same read
     known.lanes |= lanes;
     return;
   }
-  known = from_memory ? Blame{lanes, at_, destination, true, address} : blame_;
+  known = from_memory ? Blame{lanes, at_, destination, lack, address} : blame_;
   known.lanes = lanes;
 }
 
@@ -385,7 +400,13 @@ void PtxWarp::report_uninitialized(std::uint32_t index, Mask lanes) const {
   const Blame& blame = blames_[index];
   const std::string use = "; " + kernel_.where(at_) + " `" + kernel_.text_of(at_) + "` uses what came of it";
   const int lane = lowest(missing & blame.lanes);
-  if (blame.from_memory) {
+  if (blame.lack == Lack::kTensor) {
+    throw Violation{FaultKind::kUninitializedTensor,
+                    "lane " + std::to_string(blame.address >> 16) + ", column " + std::to_string(blame.address & 0xffff) +
+                        " has no value" + use,
+                    lane, blame.address, blame.pc};
+  }
+  if (blame.lack == Lack::kShared) {
     throw Violation{FaultKind::kUninitializedShared, std::string(kNeverWritten) + use, lane,
                     blame.address, blame.pc};
   }

@@ -74,13 +74,15 @@ class PtxWarp : public WarpProgram {
   void want_defined(const Operand& operand, Mask lanes) const {
     if ((undefined(operand) & lanes) != 0) report_uninitialized(operand.index, lanes);
   }
+  // Reads of global memory that count if these lanes store what came of them (dropped_reads.hpp).
+  void read_late(std::uint64_t address, std::size_t bytes, int lane);
+  void end_late_reads(Mask lanes);
+  void drop_late_reads(Mask lanes);
   // A destination of the present instruction has no value in these lanes, because its sources have none, or because
   // memory that nothing has written was read.
-  void leave_undefined(const Operand& destination, Mask lanes) {
-    if (lanes != 0) results_.push_back({destination.index, lanes, false, 0});
-  }
-  void leave_undefined(const Operand& destination, Mask lanes, std::uint64_t shared_address) {
-    if (lanes != 0) results_.push_back({destination.index, lanes, true, shared_address});
+  enum class Lack : std::uint8_t { kRegister, kShared, kTensor };
+  void leave_undefined(const Operand& destination, Mask lanes, Lack lack = Lack::kRegister, std::uint64_t address = 0) {
+    if (lanes != 0) results_.push_back({destination.index, lanes, lack, address});
   }
 
   // Of a register of two parts, which the present instruction packs or copies in these lanes: those in which each part
@@ -229,7 +231,8 @@ class PtxWarp : public WarpProgram {
   [[noreturn]] void report_uninitialized(std::uint32_t index, Mask lanes) const;
   // Lanes in which the results have no value, for an instruction that hands this on. Throws for others.
   Mask spread(const Instruction& instruction, Mask lanes);
-  void mark_undefined(std::uint32_t destination, Mask lanes, bool from_memory, std::uint64_t address);
+  void note_converted_halves(const Instruction& instruction, Mask lanes);
+  void mark_undefined(std::uint32_t destination, Mask lanes, Lack lack, std::uint64_t address);
 
   const Kernel& kernel_;
   ThreadBlock& block_;
@@ -254,13 +257,20 @@ class PtxWarp : public WarpProgram {
     Mask lanes = 0;
     std::uint32_t pc = 0;
     std::uint32_t index = 0;        // the register that was read first
-    bool from_memory = false;
+    Lack lack = Lack::kRegister;
     std::uint64_t address = 0;
   };
+  struct LateRead {
+    std::uint64_t address;
+    std::size_t bytes;
+    std::uint32_t pc;
+    int lane;
+  };
+  std::vector<LateRead> late_reads_;
   struct Result {
     std::uint32_t index;
     Mask lanes;
-    bool from_memory;
+    Lack lack;
     std::uint64_t address;
   };
   Mask missing_ = 0;

@@ -121,3 +121,38 @@ def test_the_sum_of_what_has_no_value(packed: str, used: str, sums: str, expecte
     text = kernel(PAIRS.format(packed, sums, used)).replace("sm_90a", "sm_100a")
     with pytest.raises(EmulatorFault, match="%r2 is read and has no value"):
         run_ptx(text, "k", 1, 1, [np.zeros(1, np.float32)], chip="sm_100a")
+
+
+HALVES = "mov.b16 %h1, {1}; mov.b32 %r1, {{{0}}}; mov.b32 %r2, {{%h1, %h1}};\n{2}\n"
+NARROW = [
+    ("add.bf16x2 %r3, %r1, %r2;", "0x3f80", 0x4000),
+    ("fma.rn.f16x2 %r3, %r2, %r1, %r2;", "0x3c00", 0x4000),
+    ("mov.b32 %r3, %r1;", "0x3c00", 0x3C00),
+    ("setp.eq.u32 %p1, %r2, %r2; selp.b32 %r3, %r1, %r4, %p1;", "0x3c00", 0x3C00),
+    ("cvt.rn.satfinite.e4m3x2.f16x2 %h3, %r1; cvt.rn.f16x2.e4m3x2 %r3, %h3;", "0x3c00", 0x3C00),
+]
+
+
+@pytest.mark.parametrize(("body", "one", "expected"), NARROW)
+@pytest.mark.parametrize(("packed", "used"), [("%h1, %h2", "%h3, _"), ("%h2, %h1", "_, %h3")])
+def test_halves_of_a_word(packed: str, used: str, body: str, one: str, expected: int) -> None:
+    """Triton adds the halves of a word to each other by an instruction on pairs, and drops the other result."""
+    out = np.zeros(1, np.uint16)
+    start, end = HALVES.format(packed, one, body), ", %r3; st.global.b16 [%rd0], %h3;"
+    run_ptx(kernel(f"{start} mov.b32 {{{used}}}{end}"), "k", 1, 1, [out])
+    assert out[0] == expected
+    other = {"%h3, _": "_, %h3", "_, %h3": "%h3, _"}[used]
+    with pytest.raises(EmulatorFault, match=r"%(h2|r1) is read and has no value"):
+        run_ptx(kernel(f"{start} mov.b32 {{{other}}}{end}"), "k", 1, 1, [out])
+
+
+@pytest.mark.parametrize(("numbers", "width", "line"), [("%r2, %r1", 1, "%h3"), ("%r2, %r1", 2, "%r3")])
+def test_conversion_of_two_numbers(numbers: str, width: int, line: str) -> None:
+    """One number of FP8 is converted as a pair (torchao's, by Triton): the second operand is the lower half."""
+    form = {1: "cvt.rn.satfinite.e4m3x2.f32", 2: "cvt.rn.f16x2.f32"}[width]
+    body = f"mov.b32 %r1, 0f3f800000; {form} {line}, {{0}}; st.global.b{8 * width} [%rd0], {line};"
+    out = np.zeros(width, np.uint8)
+    run_ptx(kernel(body.format(numbers)), "k", 1, 1, [out])
+    assert out.tobytes() == {1: b"\x38", 2: b"\x00\x3c"}[width]
+    with pytest.raises(EmulatorFault, match="%r2 is read and has no value"):
+        run_ptx(kernel(body.format("%r1, %r2")), "k", 1, 1, [out])

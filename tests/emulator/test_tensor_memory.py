@@ -221,6 +221,7 @@ def test_copy_from_shared_memory(shape: str, format_: str, bits: int) -> None:
 # ---- rules
 
 SET = "mov.b32 %v0, 7; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%v0};"
+USE = "tcgen05.wait::ld.sync.aligned; setp.eq.u32 %p5, %v0, 7; @%p5 bra USED; USED:"
 RULES = {
     "leak": ("tensor memory", "bar.sync 0;\nret; // here", "DONE"),
     "not_allocated": (
@@ -236,15 +237,17 @@ RULES = {
     ),
     "uninitialized": (
         "uninitialized tensor memory",
-        f"{SET} tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1+1]; // here\nDONE",
-        f"{SET} tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1];\n"
+        f"{SET} tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1+1]; // here\n"
+        f"{USE}\nDONE",
+        # What nobody uses may be read: Triton loads sums ahead of a loop that takes no turn.
+        f"{SET} tcgen05.wait::st.sync.aligned;\ntcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1+1];\n"
         "tcgen05.wait::ld.sync.aligned; DONE",
     ),
     # Compilers store registers without a value where nobody reads them; what is read must have one.
     "stored_without_value": (
         "uninitialized tensor memory",
         "mov.b32 %v0, 7; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r1], {%v0, %v1}; tcgen05.wait::st.sync.aligned;\n"
-        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1+1]; // here\nDONE",
+        f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%r1+1]; // here\n{USE}\nDONE",
         "mov.b32 %v0, 7; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r1], {%v0, %v1}; tcgen05.wait::st.sync.aligned;\n"
         "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%r1]; tcgen05.wait::ld.sync.aligned; DONE",
     ),

@@ -91,6 +91,11 @@ class JitSession:
         self._lent[key] = lent
         self._tell_memory()
 
+    def lent(self, storage: torch.UntypedStorage) -> tuple[int, int]:
+        """The address and the number of bytes that kernels may use of a storage; all of it, if it was not lent."""
+        known = self._lent.get(storage._cdata)
+        return (known.address, known.bytes) if known else (storage.data_ptr(), storage.nbytes())
+
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
         """Within the block what is lent lives on: launches are kept, and executed later than their calls return."""

@@ -1,4 +1,4 @@
-"""Liger's Triton kernels, forward and backward, on the emulated gfx950: no alarm, and torch's gradients in fp64."""
+"""Liger's Triton kernels, forward and backward, on emulated chips: no alarm, and torch's gradients in fp64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.emulator.wheels.triton_driver import Launches, emulated_triton
+from tests.emulator.wheels import triton_driver, triton_ptx_driver
+from tests.emulator.wheels.triton_driver import Launches
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,9 +22,10 @@ pytestmark = [
 SEEDS = (None, 1, 2)
 
 
-@pytest.fixture
-def launches() -> Iterator[Launches]:
-    with emulated_triton() as launches:
+@pytest.fixture(params=["gfx950", "sm_90a", "sm_100a"])
+def launches(request: pytest.FixtureRequest) -> Iterator[Launches]:
+    chip = request.param
+    with triton_driver.emulated_triton() if chip == "gfx950" else triton_ptx_driver.emulated_triton(chip) as launches:
         yield launches
 
 
@@ -37,7 +39,7 @@ def same_gradients(
     """Results and the gradients of all inputs, in order and under random schedules."""
     wide = [x.double().requires_grad_() for x in inputs]
     expected = reference(*wide)
-    gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1)).to("cuda")
     expected.backward(gradient.double())
     for launches.seed in SEEDS:
         narrow = [x.clone().requires_grad_() for x in inputs]
@@ -51,7 +53,7 @@ def same_gradients(
 
 
 def randn(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to("cuda")
 
 
 def test_rms_norm(launches: Launches) -> None:
@@ -99,7 +101,7 @@ def test_linear_and_cross_entropy(launches: Launches) -> None:
     """Logits are made, and their gradients, in one pass."""
     from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
 
-    target = torch.randint(500, (12,), generator=torch.Generator().manual_seed(2))
+    target = torch.randint(500, (12,), generator=torch.Generator().manual_seed(2)).to("cuda")
     same_gradients(
         launches,
         lambda x, weight: LigerFusedLinearCrossEntropyFunction.apply(x, weight, target),
