@@ -26,6 +26,7 @@ $(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard bindings/* emulator
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q '$(TORCH)' 'numpy>=2.0'
 	$(BIN)/python -m pip install -q $(BUILD_REQUIRES)
+	@echo 'compiling the extension: 6 to 15 minutes on two cores'
 	$(BIN)/python -m pip install -q --no-build-isolation -e '.[dev]' -C cmake.define.MSA_OPS_KERNELS=
 	touch $@
 

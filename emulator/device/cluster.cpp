@@ -54,7 +54,7 @@ Cluster::Cluster(const Program& program, const LaunchShape& shape, const Chip& c
 
 void Cluster::start(std::array<unsigned, 3> first_block) {
   first_ = first_block;
-  watch_.start({&program_, device_, first_block, shape_.cluster, blocks_[0]->num_warps()});
+  watch_.start({&program_, device_, first_block, shape_.cluster, blocks_[0]->num_warps(), &shape_});
   ordering_.reset(watch_.number());
   async_.reset();
   live_warps_ = 0;
@@ -101,7 +101,7 @@ bool Cluster::run_warp(ThreadBlock& block, unsigned warp, std::uint64_t& left, s
       throw Fault(violation, program.place());
     }
   } else if (budget == 0) {
-    throw Fault({FaultKind::kLimit, "the launch took more instructions than it may; does this warp spin?"},
+    throw Fault({FaultKind::kLimit, "the launch took more instructions than max_instructions allows; does this warp spin?"},
                 program.place());
   }
   return executed > 0 || state == WarpProgram::State::kDone || state == WarpProgram::State::kYielded;

@@ -13,7 +13,8 @@ bool covers(const std::vector<Clock>& a, const std::vector<Clock>& b) {
 }
 
 bool covers(const Elsewhere::Cluster& a, const Elsewhere::Cluster& b) {
-  return covers(a.seen, b.seen) && covers(a.fenced, b.fenced);
+  return covers(a.seen, b.seen) && covers(a.fenced, b.fenced) && covers(a.sequential.before, b.sequential.before) &&
+         covers(a.sequential.told, b.sequential.told);
 }
 
 }  // namespace
@@ -21,6 +22,11 @@ bool covers(const Elsewhere::Cluster& a, const Elsewhere::Cluster& b) {
 void join_clocks(std::vector<Clock>& into, const std::vector<Clock>& from) {
   if (into.size() < from.size()) into.resize(from.size(), 0);
   for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+void SequentialOrder::join(const SequentialOrder& other) {
+  join_clocks(before, other.before);
+  join_clocks(told, other.told);
 }
 
 Elsewhere::Pointer Elsewhere::of(std::shared_ptr<const Cluster> one) {
@@ -55,6 +61,7 @@ Elsewhere::Pointer Elsewhere::join(const Pointer& a, const Pointer& b) {
         auto both = std::make_shared<Cluster>(**x);
         join_clocks(both->seen, (*y)->seen);
         join_clocks(both->fenced, (*y)->fenced);
+        both->sequential.join((*y)->sequential);
         all.push_back(std::move(both));
       }
       ++x, ++y;
@@ -70,8 +77,31 @@ Elsewhere::Pointer Elsewhere::fence(const Pointer& all) {
     if (one->fenced == one->seen) {
       made->clusters_.push_back(one);
     } else {
-      made->clusters_.push_back(std::make_shared<Cluster>(Cluster{one->number, one->seen, one->seen}));
+      made->clusters_.push_back(std::make_shared<Cluster>(Cluster{one->number, one->seen, one->seen, one->sequential}));
     }
+  }
+  return made;
+}
+
+Elsewhere::Pointer Elsewhere::fence_sequential(const Pointer& all) {
+  if (all == nullptr) return all;
+  auto made = std::make_shared<Elsewhere>();
+  for (const auto& one : all->clusters_) {
+    auto now = std::make_shared<Cluster>(*one);
+    join_clocks(now->seen, now->sequential.told);
+    now->sequential.before = now->seen;
+    made->clusters_.push_back(std::move(now));
+  }
+  return made;
+}
+
+Elsewhere::Pointer Elsewhere::told_of(const Pointer& all) {
+  if (all == nullptr) return all;
+  std::shared_ptr<Elsewhere> made;
+  for (const auto& one : all->clusters_) {
+    if (one->sequential.before.empty()) continue;
+    if (made == nullptr) made = std::make_shared<Elsewhere>();
+    made->clusters_.push_back(std::make_shared<Cluster>(Cluster{one->number, {}, {}, {{}, one->sequential.before}}));
   }
   return made;
 }

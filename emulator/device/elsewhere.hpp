@@ -13,12 +13,24 @@ using Clock = std::uint32_t;
 // Who takes part in a synchronisation: threads of the block, the cluster, the device, all devices.
 enum class Reach : std::uint8_t { kBlock, kCluster, kDevice, kSystem };
 
+// fence.sc: what comes before one is ordered before what comes after another one, if something that the first one is
+// ordered before was read, be it by a relaxed access, in front of the second one: then the fences have no other order
+// (PTX's axioms of Fence-SC and causality). `before`: has a fence.sc behind it. `told`: that was read of others; it is
+// seen from the next fence.sc on. Both go with every order, `before` becomes `told` with strong accesses of any kind.
+struct SequentialOrder {
+  std::vector<Clock> before, told;
+  bool operator==(const SequentialOrder& other) const { return before == other.before && told == other.told; }
+  void join(const SequentialOrder& other);
+};
+
 // Never changed once made, since many hold it: joining makes another one.
 class Elsewhere {
  public:
   struct Cluster {
     std::uint32_t number = 0;
     std::vector<Clock> seen, fenced;  // of its actors; `fenced`: with a proxy fence for global memory on the way
+    // What came before a fence.sc, and what a relaxed access has told of that (SequentialOrder).
+    SequentialOrder sequential{};
   };
   using Pointer = std::shared_ptr<const Elsewhere>;
 
@@ -26,6 +38,9 @@ class Elsewhere {
   static Pointer join(const Pointer& a, const Pointer& b);
   // All that is seen is fenced.
   static Pointer fence(const Pointer& all);
+  static Pointer fence_sequential(const Pointer& all);
+  // What a strong access tells of it; null if nothing.
+  static Pointer told_of(const Pointer& all);
 
   const Cluster* find(std::uint32_t number) const;
 

@@ -11,8 +11,8 @@ constexpr unsigned kMostLooks = 10000;               // two clusters may wait fo
 
 }  // namespace
 
-GlobalOrder::GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared)
-    : watched_(std::move(watched)), most_pages_(most_bytes / sizeof(Page)), is_shared_(shared) {}
+GlobalOrder::GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared, bool several_launches)
+    : watched_(std::move(watched)), most_pages_(most_bytes / sizeof(Page)), is_shared_(shared), has_several_launches_(several_launches) {}
 
 std::uint32_t GlobalOrder::add(const Cluster& cluster) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -355,6 +355,7 @@ void GlobalWatch::use_watched(std::uint64_t address, std::size_t bytes, bool wri
       at = next;
     }
   }
+  if (manner.read_only) check_read_only(address, bytes, lane);
 }
 
 // ---- tensor maps
@@ -374,6 +375,38 @@ void GlobalWatch::acquire_map(std::uint64_t address) {
                fences.end());
   fences.push_back({actor, ordering_.clock(), ordering_.known_to_all()});
   ordering_.tick();
+}
+
+template <typename Function>
+void GlobalOrder::for_writes(std::uint64_t address, std::size_t bytes, Function function) {
+  for (std::uint64_t at = address / 4 * 4; at < address + bytes; at += 4) {
+    const Page* found = page(at / kPage, false);
+    if (found == nullptr) continue;
+    const Cell& cell = found->cells[at / 4 % found->cells.size()];
+    if (cell.write != kBytewise) {
+      if (cell.write != 0) function(cell.write, at);
+      continue;
+    }
+    const auto& parts = bytewise_.at(at / 4);
+    for (std::uint64_t byte = std::max(at, address); byte < std::min(at + 4, address + bytes); ++byte) {
+      if (parts[byte % 4].write != 0) function(parts[byte % 4].write, byte);
+    }
+  }
+}
+
+void GlobalWatch::check_read_only(std::uint64_t address, std::size_t bytes, int lane) {
+  const void* own = order_->clusters_[own_].launch;
+  order_->for_writes(address, bytes, [&](Id writes, std::uint64_t where) {
+    for (Id id = writes; id != 0; id = order_->records_[id].next) {
+      const Record& write = order_->records_[id];
+      const GlobalOrder::Cluster& writer = order_->clusters_[write.cluster];
+      if (writer.launch != own) continue;
+      throw Violation{FaultKind::kProxy,
+                      "ld.global.nc of what this launch itself wrote, at " + writer.program->where(write.pc) +
+                          ": its cache need not see that; what it reads must be read only for the whole launch",
+                      lane, where};
+    }
+  });
 }
 
 void GlobalWatch::use_map(std::uint64_t address, std::size_t bytes, int lane) {
@@ -403,16 +436,7 @@ void GlobalWatch::use_map(std::uint64_t address, std::size_t bytes, int lane) {
       if (!fenced) fail("fence.proxy.tensormap::generic.acquire of its address before the copy");
     }
   };
-  for (std::uint64_t at = address; at < address + bytes; at += 4) {
-    const GlobalOrder::Page* page = order_->page(at / GlobalOrder::kPage, false);
-    if (page == nullptr) continue;
-    const Cell& cell = page->cells[at / 4 % page->cells.size()];
-    if (cell.write != GlobalOrder::kBytewise) {
-      check(cell.write, at);
-      continue;
-    }
-    for (const Cell& part : order_->bytewise_.at(at / 4)) check(part.write, at);
-  }
+  order_->for_writes(address, bytes, check);
 }
 
 // ---- order through locations
@@ -424,10 +448,10 @@ void GlobalWatch::publish(std::uint64_t address, bool is_release, bool replaces,
   // With several threads a reader may take up what an earlier store left after this one has come.
   if (replaces && !order_->is_shared_ && found != order_->locations_.end()) found->second.clear();
   const std::uint32_t block = own_ * 16 + ordering_.current() / warps_a_block_;
-  const auto leave = [&](Reach reach, const Elsewhere::Pointer& known) {
+  const auto leave = [&](Reach reach, const Elsewhere::Pointer& known, bool told) {
     auto& parts = order_->locations_[address];
     for (GlobalOrder::Part& part : parts) {
-      if (part.reach != reach || part.device != device_ || (reach <= Reach::kCluster && part.cluster != own_) ||
+      if (part.reach != reach || part.told != told || part.device != device_ || (reach <= Reach::kCluster && part.cluster != own_) ||
           (reach == Reach::kBlock && part.block != block)) {
         continue;
       }
@@ -436,10 +460,11 @@ void GlobalWatch::publish(std::uint64_t address, bool is_release, bool replaces,
       if (part.block != block) part.block = GlobalOrder::kSeveral;
       return;
     }
-    parts.push_back({reach, device_, own_, block, known});
+    parts.push_back({reach, device_, own_, block, known, told});
   };
+  if (const Elsewhere::Pointer told = ordering_.told()) leave(scope, told, true);
   if (is_release) {
-    leave(scope, ordering_.known_to_all());
+    leave(scope, ordering_.known_to_all(), false);
     ordering_.tick();
     return;
   }
@@ -447,7 +472,7 @@ void GlobalWatch::publish(std::uint64_t address, bool is_release, bool replaces,
   for (unsigned level = static_cast<unsigned>(scope) + 1; level-- > 0;) {
     const Elsewhere::Pointer& known = ordering_.before_fence(static_cast<Reach>(level));
     if (known == nullptr || known == last) continue;
-    leave(static_cast<Reach>(level), known);
+    leave(static_cast<Reach>(level), known, false);
     last = known;
   }
 }
@@ -464,7 +489,7 @@ void GlobalWatch::settle_all() {
                            : part.device == device_ ? Reach::kDevice
                                                     : Reach::kSystem;
       if (part.reach < needed || one.scope < needed) continue;
-      if (one.is_acquire) ordering_.learn(part.known);
+      if (one.is_acquire || part.told) ordering_.learn(part.known);
       else ordering_.learn_at_fence(part.known, needed);
     }
   }

@@ -24,6 +24,7 @@ struct Manner {
   bool strong = false;
   Reach scope = Reach::kSystem;  // of a strong one
   AccessId work = 0;  // asynchronous work that does it (Ordering::of_work); 0: the present warp, now
+  bool read_only = false;  // through a cache that need not see what the launch itself writes
 };
 
 class GlobalOrder {
@@ -31,7 +32,7 @@ class GlobalOrder {
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // first address and one behind the last
 
   // Watches these ranges. With `shared` threads of the host use it at once.
-  GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared);
+  GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared, bool several_launches = false);
 
   // A cluster that has started, of one warp size and block size.
   struct Cluster {
@@ -39,9 +40,13 @@ class GlobalOrder {
     unsigned device = 0;
     std::array<unsigned, 3> first_block{}, shape{1, 1, 1};
     unsigned warps_a_block = 1;
+    const void* launch = nullptr;
     bool is_storing = false;  // it has said which bytes its present instruction stores, and may not have stored them
   };
   std::uint32_t add(const Cluster& cluster);  // its number
+  // The last writes of each word or byte of a range that has any: function(Id, address).
+  template <typename Function>
+  void for_writes(std::uint64_t address, std::size_t bytes, Function function);
 
  private:
   friend class GlobalWatch;
@@ -69,6 +74,7 @@ class GlobalOrder {
     Reach reach;
     std::uint32_t device, cluster, block;  // of the writers; kSeveral
     Elsewhere::Pointer known;
+    bool told = false;  // Ordering::told
   };
   static constexpr std::uint32_t kSeveral = 0xffffffff;
 
@@ -77,7 +83,7 @@ class GlobalOrder {
 
   const Ranges watched_;
   const std::size_t most_pages_;
-  const bool is_shared_;
+  const bool is_shared_, has_several_launches_;
   std::mutex mutex_;
   std::vector<Cluster> clusters_{Cluster{}};
   std::vector<Record> records_{Record{}};
@@ -102,6 +108,10 @@ class GlobalWatch {
   // weak store of bytes that others have stored is no mistake if it leaves them as they are (Ordering::same_values).
   void use(std::uint64_t address, std::size_t bytes, bool write, const Manner& manner, int lane) {
     if (order_ != nullptr && is_watched(address, bytes)) use_watched(address, bytes, write, manner, lane);
+  }
+  // Whether a scope holds all that the launch orders.
+  bool is_of_all(Reach scope) const {
+    return order_ != nullptr && (scope == Reach::kSystem || (scope == Reach::kDevice && !order_->has_several_launches_));
   }
   // Order through a location. A strong write hands on what the warp knows, a strong read takes it up, once it has been
   // done (settle), since others may write meanwhile. `replaces`: a store, not an atomic.
@@ -166,6 +176,7 @@ class GlobalWatch {
   bool plain(Id all) const;
   bool reaches(const Record& from, const Record& to) const;
   unsigned block_of(const Record& record) const;  // in its cluster
+  void check_read_only(std::uint64_t address, std::size_t bytes, int lane);
   Violation mistake(Verdict verdict, Id culprit, const Record& access, bool writes, bool earlier_writes,
                     std::uint64_t address, int lane) const;
   std::unique_lock<std::mutex> lock() const;

@@ -103,7 +103,9 @@ std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, c
     const std::size_t local = 2 * launch.program->local_memory() * launch.shape->threads();  // and what is written of it
     bytes += blocks * (kBytesABlock - std::min(kBytesABlock - kAtLeast, local));
     for (const Allocation& one : launch.global->allocations()) {
-      if (one.writable && one.copies.empty() && one.bytes > 0) all.emplace_back(one.address, one.address + one.bytes);
+      if (!one.writable || one.bytes == 0) continue;
+      if (one.copies.empty()) all.emplace_back(one.address, one.address + one.bytes);
+      for (const auto copy : one.copies) all.emplace_back(copy, copy + one.bytes);
     }
   }
   std::sort(all.begin(), all.end());
@@ -112,7 +114,7 @@ std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, c
     if (!watched.empty() && first <= watched.back().second) watched.back().second = std::max(watched.back().second, end);
     else watched.emplace_back(first, end);
   }
-  return std::make_unique<GlobalOrder>(std::move(watched), bytes, options.threads > 1);
+  return std::make_unique<GlobalOrder>(std::move(watched), bytes, options.threads > 1, launches.size() > 1);
 }
 
 // The clusters of one launch that one thread of the host runs.

@@ -7,6 +7,7 @@ void Knowledge::clear() {
   seen.clear();
   fenced.clear();
   fenced_global.clear();
+  sequential = {};
   elsewhere.reset();
 }
 
@@ -14,6 +15,7 @@ void Knowledge::join(const Knowledge& other) {
   join_clocks(seen, other.seen);
   join_clocks(fenced, other.fenced);
   join_clocks(fenced_global, other.fenced_global);
+  sequential.join(other.sequential);
   if (elsewhere != other.elsewhere) elsewhere = Elsewhere::join(elsewhere, other.elsewhere);
 }
 
@@ -62,18 +64,35 @@ void Ordering::acquire(unsigned warp, const Knowledge& from) { states_[warp].kno
 
 void Ordering::acquire(Actor actor, Clock clock) { raise(states_[warp_].known.seen, actor, clock); }
 
-void Ordering::fence(Reach scope) {
+void Ordering::fence(Reach scope, Fence kind) {
   State& state = states_[warp_];
-  state.known.join(state.from_reads);
-  for (std::size_t i = 0; i <= index(scope); ++i) {
-    if (state.heard[i] != nullptr) learn(state.heard[i]);
+  if (kind != Fence::kRelease) {
+    state.known.join(state.from_reads);
+    for (std::size_t i = 0; i <= index(scope); ++i) {
+      if (state.heard[i] != nullptr) learn(state.heard[i]);
+    }
   }
   note_own_clock(state, warp_);
-  state.at_fence = state.known;
-  state.fence_used = true;
-  const Elsewhere::Pointer all = cluster_ != 0 ? known_to_all() : nullptr;
-  for (std::size_t i = 0; i <= index(scope); ++i) state.before_fence[i] = all;
+  if (kind == Fence::kSequential) {
+    join_clocks(state.known.seen, state.known.sequential.told);
+    state.known.sequential.before = state.known.seen;
+    state.known.elsewhere = Elsewhere::fence_sequential(state.known.elsewhere);
+  }
+  if (kind != Fence::kAcquire) {
+    state.at_fence = state.known;
+    state.fence_used = true;
+    const Elsewhere::Pointer all = cluster_ != 0 ? known_to_all() : nullptr;
+    for (std::size_t i = 0; i <= index(scope); ++i) state.before_fence[i] = all;
+  }
   tick(state);
+}
+
+Elsewhere::Pointer Ordering::told() {
+  const Knowledge& known = states_[warp_].known;
+  Elsewhere::Pointer all = Elsewhere::told_of(known.elsewhere);
+  if (known.sequential.before.empty()) return all;
+  auto own = std::make_shared<Elsewhere::Cluster>(Elsewhere::Cluster{cluster_, {}, {}, {{}, known.sequential.before}});
+  return Elsewhere::join(all, Elsewhere::of(std::move(own)));
 }
 
 void Ordering::fence_proxy(bool shared, bool global) {
@@ -91,7 +110,8 @@ Elsewhere::Pointer Ordering::known_to_all() {
   State& state = states_[warp_];
   note_own_clock(state, warp_);
   const Knowledge& known = state.known;
-  auto own = std::make_shared<Elsewhere::Cluster>(Elsewhere::Cluster{cluster_, known.seen, known.fenced_global});
+  auto own = std::make_shared<Elsewhere::Cluster>(
+      Elsewhere::Cluster{cluster_, known.seen, known.fenced_global, known.sequential});
   return Elsewhere::join(known.elsewhere, Elsewhere::of(std::move(own)));
 }
 
@@ -101,6 +121,7 @@ void Ordering::learn(const Elsewhere::Pointer& from) {
   if (const auto* own = from->find(cluster_)) {
     join_clocks(known.seen, own->seen);
     join_clocks(known.fenced_global, own->fenced);
+    known.sequential.join(own->sequential);
   }
 }
 
@@ -138,12 +159,13 @@ AccessId Ordering::make_own(bool strong) {
   return state.own[strong ? 1 : 0] = push(made);
 }
 
-AccessId Ordering::of_work(Actor actor, Clock clock, bool generic_proxy) {
+AccessId Ordering::of_work(Actor actor, Clock clock, bool generic_proxy, bool strong) {
   Record made;
   made.actor = actor;
   made.clock = clock;
   made.warp = warp_;
   made.asynchronous = !generic_proxy;
+  made.strong = strong;
   made.pc = pc();
   return push(made);
 }
@@ -161,7 +183,7 @@ Ordering::Verdict Ordering::judge(AccessId id, bool strong, bool asynchronous, b
   for (; id != 0; id = records_[id].next) {
     const Record& one = records_[id];
     if (one.mbarrier) return Verdict::kMbarrier;
-    if (one.strong && strong) continue;
+    if (one.strong && strong && one.asynchronous == asynchronous) continue;
     if (!seen(one.actor, one.clock)) return Verdict::kRace;
     if (asynchronous && earlier_writes && !one.asynchronous && !fenced(one.actor, one.clock)) return Verdict::kUnfenced;
   }

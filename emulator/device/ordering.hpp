@@ -23,6 +23,7 @@ struct Knowledge {
   std::vector<Clock> seen;
   std::vector<Clock> fenced;
   std::vector<Clock> fenced_global;
+  SequentialOrder sequential{};
   Elsewhere::Pointer elsewhere{};  // and in other clusters
 
   void clear();
@@ -51,7 +52,9 @@ class Ordering {
   void acquire(const Knowledge& from) { acquire(warp_, from); }
   void acquire(unsigned warp, const Knowledge& from);
   void acquire(Actor actor, Clock clock);           // it has waited for that
-  void fence(Reach scope);                          // of the memory model; for shared memory any scope will do
+  // Of the memory model; for shared memory any scope will do.
+  enum class Fence : std::uint8_t { kBoth, kAcquire, kRelease, kSequential };
+  void fence(Reach scope, Fence kind = Fence::kBoth);
   // Between the generic and the asynchronous proxy.
   void fence_proxy(bool shared, bool global);
   // A strong write publishes what came before a fence, or before itself if it is a release; a strong read takes that
@@ -65,6 +68,8 @@ class Ordering {
   Elsewhere::Pointer known_to_all();
   // What a strong write of it hands on that is no release, at a scope: what came before a fence of at least that one.
   const Elsewhere::Pointer& before_fence(Reach scope) const { return states_[warp_].before_fence[index(scope)]; }
+  // What any strong write of it tells whoever reads it, for the reader's next fence.sc; null if nothing.
+  Elsewhere::Pointer told();
   // It takes that up at once, or at a fence of at least that scope.
   void learn(const Elsewhere::Pointer& from);
   void learn_at_fence(const Elsewhere::Pointer& from, Reach scope);
@@ -112,8 +117,9 @@ class Ordering {
     const AccessId id = states_[warp_].own[strong ? 1 : 0];
     return id != 0 ? id : make_own(strong);
   }
-  // An access of asynchronous work that ends with `clock` of `actor`. It is in the generic proxy for cp.async.
-  AccessId of_work(Actor actor, Clock clock, bool generic_proxy);
+  // An access of asynchronous work that ends with `clock` of `actor`. It is in the generic proxy for cp.async, and strong
+  // for reductions.
+  AccessId of_work(Actor actor, Clock clock, bool generic_proxy, bool strong = false);
   AccessId of_mbarrier();  // marks bytes that are an mbarrier
 
   // Whether the present warp's access, in the asynchronous proxy or not, may follow all of the accesses `id`.

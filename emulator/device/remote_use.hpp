@@ -18,6 +18,8 @@ class RemoteUse {
   void start(const Ordering& ordering, unsigned first_warp, unsigned num_warps);
   bool is_remote(unsigned warp) const { return warp - first_warp_ >= num_warps_; }
 
+  unsigned block() const { return ordering_->current() / num_warps_; }  // of the present warp, in the cluster
+
   // The present warp, of another block, reads or writes now.
   void note() { note({ordering_->actor(ordering_->current()), 0}, own(0)); }
   // The present warp, of another block, changes an mbarrier in its present phase: who has seen that phase complete, in

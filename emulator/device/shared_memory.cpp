@@ -213,14 +213,34 @@ std::byte* SharedMemory::write(std::uint64_t address, std::size_t bytes, int lan
   return &data_[start];
 }
 
-std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int lane) {
-  const std::size_t start = offset(address, bytes, bytes, "atomic", lane);
+void SharedMemory::want_known(std::size_t start, std::size_t bytes, int lane) const {
   if (std::find(&written_[start], &written_[start] + bytes, kWithoutValue) == &written_[start] + bytes) {
     want_written(start, bytes, lane);
   }
+}
+
+Knowledge& SharedMemory::part_of(std::vector<Part>& parts, unsigned block, bool is_wide) {
+  for (Part& part : parts) {
+    if (part.block == block && part.is_wide == is_wide) return part.known;
+  }
+  parts.push_back({block, is_wide});
+  return parts.back().known;
+}
+
+std::byte* SharedMemory::update(std::uint64_t address, std::size_t bytes, int lane, bool reads) {
+  const std::size_t start = offset(address, bytes, bytes, "atomic", lane);
+  if (reads) want_known(start, bytes, lane);
   note_remote();
   use<true>(start, bytes, ordering_.own(true), true, false, lane);
   return &data_[start];
+}
+
+void SharedMemory::will_update(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access,
+                               int lane) {
+  const std::size_t start = offset(address, bytes, alignment, "asynchronous reduction", lane);
+  remote_use_.note_work(access);
+  use<true>(start, bytes, access, true, ordering_.record(access).asynchronous, lane);
+  want_known(start, bytes, lane);
 }
 
 const std::byte* SharedMemory::will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment,

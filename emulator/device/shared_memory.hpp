@@ -37,16 +37,23 @@ class SharedMemory {
   void unwrite(std::uint64_t address, std::size_t bytes);  // what was written there has no value
   std::byte* write(std::uint64_t address, std::size_t bytes, int lane, Strength strength = Strength::kWeak);
   // An atomic: reads and writes. Where the bytes have no value the result has none, which is for the caller to see.
-  std::byte* update(std::uint64_t address, std::size_t bytes, int lane);
+  // Without `reads` it replaces them, as an exchange does.
+  std::byte* update(std::uint64_t address, std::size_t bytes, int lane, bool reads = true);
 
-  // Order through a location, of strong accesses: Ordering::publish and take_up.
-  void publish(std::uint64_t address, bool is_release) {
-    if (is_release || ordering_.has_fenced()) ordering_.publish(locations_[address], is_release);
+  // Order through a location, of strong accesses: Ordering::publish and take_up. Between blocks both must reach the
+  // cluster.
+  void publish(std::uint64_t address, bool is_release, Reach scope) {
+    if (!is_release && !ordering_.has_fenced()) return;
+    ordering_.publish(part_of(locations_[address], remote_use_.block(), scope != Reach::kBlock), is_release);
   }
-  void take_up(std::uint64_t address, bool is_acquire) {
+  void take_up(std::uint64_t address, bool is_acquire, Reach scope) {
     if (locations_.empty()) return;
     const auto found = locations_.find(address);
-    if (found != locations_.end()) ordering_.take_up(found->second, is_acquire);
+    if (found == locations_.end()) return;
+    for (const Part& part : found->second) {
+      const bool reaches = part.block == remote_use_.block() || (part.is_wide && scope != Reach::kBlock);
+      if (reaches) ordering_.take_up(part.known, is_acquire);
+    }
   }
 
   // What asynchronous work of the warp that runs will do to a range until `access` ends (Ordering::of_work). To be
@@ -54,6 +61,8 @@ class SharedMemory {
   // Gives the bytes.
   const std::byte* will_read(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
   void will_write(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
+  // The same for reductions, which race with nothing of their kind: they read what is there.
+  void will_update(std::uint64_t address, std::size_t bytes, std::size_t alignment, AccessId access, int lane);
   // The same for bytes that another block sends. Warps may send the same bytes by the same instruction, as long as the
   // source holds them; sent() is to be called when they have been written.
   void will_be_sent(std::uint64_t address, std::size_t bytes, AccessId access, int lane, const std::byte* source);
@@ -108,6 +117,8 @@ class SharedMemory {
     return true;
   }
   void want_written(std::size_t start, std::size_t bytes, int lane) const;
+  // Atomics on bytes without a value leave them so; they may not meet bytes that nothing has written.
+  void want_known(std::size_t start, std::size_t bytes, int lane) const;
   // `stores`: a weak store of a warp, which may race with what leaves the bytes as they are (SameValues).
   void note_remote() {
     if (remote_use_.is_remote(ordering_.current())) remote_use_.note();
@@ -144,7 +155,14 @@ class SharedMemory {
   std::vector<unsigned char> written_;
   std::vector<Cell> cells_;
   std::unordered_map<std::size_t, std::array<Cell, 4>> bytewise_;
-  std::unordered_map<std::uint64_t, Knowledge> locations_;
+  // What strong writes have left at an address, by the writers' block and whether it reaches others.
+  struct Part {
+    unsigned block;
+    bool is_wide;
+    Knowledge known{};
+  };
+  static Knowledge& part_of(std::vector<Part>& parts, unsigned block, bool is_wide);
+  std::unordered_map<std::uint64_t, std::vector<Part>> locations_;
   Ordering& ordering_;
   const Program& program_;
   RemoteUse remote_use_;

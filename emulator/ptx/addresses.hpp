@@ -67,7 +67,7 @@ inline void watch_global(PtxWarp& warp, const Instruction& i, std::uint64_t addr
   if (!watch.is_on()) return;
   if (use == Use::kRead && i.late) return warp.read_late(address, bytes, lane);
   const bool strong = use == Use::kUpdate || i.order != Order::kDefault;
-  watch.use(address, bytes, use != Use::kRead, {strong, i.scope, 0}, lane);
+  watch.use(address, bytes, use != Use::kRead, {strong, i.scope, 0, i.read_only}, lane);
   if (!strong) return;
   const bool both = i.order == Order::kAcquireRelease;
   if (use != Use::kRead) watch.publish(address, both || i.order == Order::kRelease, use == Use::kWrite, i.scope);
@@ -88,17 +88,17 @@ inline std::byte* access(PtxWarp& warp, const Instruction& i, std::uint64_t addr
       const bool strong = i.order != Order::kDefault;
       const Strength strength = strong ? Strength::kStrong : Strength::kWeak;
       if (use != Use::kWrite && (strong || use == Use::kUpdate)) {
-        shared.take_up(address, i.order == Order::kAcquire || i.order == Order::kAcquireRelease);
+        shared.take_up(address, i.order == Order::kAcquire || i.order == Order::kAcquireRelease, i.scope);
       }
       if (use != Use::kRead && (strong || use == Use::kUpdate)) {
-        shared.publish(address, i.order == Order::kRelease || i.order == Order::kAcquireRelease);
+        shared.publish(address, i.order == Order::kRelease || i.order == Order::kAcquireRelease, i.scope);
       }
       if (use == Use::kRead && written != nullptr) {
         return const_cast<std::byte*>(shared.read(address, bytes, who, strength, *written));
       }
       if (use == Use::kRead) return const_cast<std::byte*>(shared.read(address, bytes, who, strength));
       if (use == Use::kWrite) return shared.write(address, bytes, who, strength);
-      return shared.update(address, bytes, who);
+      return shared.update(address, bytes, who, !i.form->replaces);
     }
     case MemorySpace::kLocal: return warp.local(address, bytes, use != Use::kRead, who);
     default: {

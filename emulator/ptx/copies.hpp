@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "../device/ordering.hpp"
@@ -44,18 +45,38 @@ class Copies {
 // Bulk groups of a warp's threads.
 class BulkGroups {
  public:
+  // Who reads the sources of a lane's groups, and who writes their results: the clock is the group.
+  struct Actors {
+    Actor reading, writing;
+  };
+
   void reset(unsigned actor_warp) {
     open_.fill(1);
+    actors_.fill({});
+    first_lane_ = kLanes;
     first_ = std::uint64_t{actor_warp} * kLanes + 1;
   }
   std::uint64_t open(unsigned lane) const { return open_[lane]; }  // the group that is being gathered, from 1
   std::uint64_t queue(unsigned lane) const { return first_ + lane; }
+  Actors actors(unsigned lane, Ordering& ordering) {
+    auto& known = actors_[lane];
+    if (known) return *known;
+    if (first_lane_ == kLanes) first_lane_ = lane;
+    const unsigned warp = static_cast<unsigned>((first_ - 1) / kLanes);
+    known = lane == first_lane_ ? Actors{ordering.actor(warp, Ordering::Queue::kBulk),
+                                         ordering.actor(warp, Ordering::Queue::kBulkWrites)}
+                                : Actors{ordering.add_actor(), ordering.add_actor()};
+    return *known;
+  }
+  bool is_used(unsigned lane) const { return actors_[lane].has_value(); }
   void commit(Mask lanes) {
     for (; lanes != 0; lanes &= lanes - 1) ++open_[static_cast<unsigned>(__builtin_ctz(lanes))];
   }
 
  private:
   std::array<std::uint64_t, kLanes> open_{};
+  std::array<std::optional<Actors>, kLanes> actors_{};
+  unsigned first_lane_ = kLanes;  // to have any: the warp's own; others get new ones
   std::uint64_t first_ = 1;
 };
 

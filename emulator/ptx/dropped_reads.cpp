@@ -98,7 +98,7 @@ std::vector<std::uint32_t> stores_of(const std::vector<Instruction>& all, std::u
 
 void find_dropped_reads(std::vector<Instruction>& all, std::uint32_t start, std::uint32_t past) {
   for (std::uint32_t at = start; at < past; ++at) {
-    if (!begins(all[at], "ld.global.") || orders(all[at])) continue;
+    if (!begins(all[at], "ld.global.") || orders(all[at]) || all[at].read_only) continue;
     bool may_store = false;
     std::set<std::uint32_t> seen, borders;
     walk(all, past, at, seen, [&](std::uint32_t next) {

@@ -155,11 +155,14 @@ void FormOperands::add_address(const Term& term) {
   }
   const Term& base = term.terms[0];
   if (memory == MemorySpace::kParameter && base.kind == Term::Kind::kRegister) return maker_.push(base, 8, false, false);
+  const auto found = std::find_if(maker_.entry().parameters.begin(), maker_.entry().parameters.end(),
+                                  [&](const Parameter& parameter) { return parameter.name == base.name; });
+  const bool is_parameter =
+      maker_.is_in_kernel() && base.kind == Term::Kind::kName && found != maker_.entry().parameters.end();
+  if (memory == MemorySpace::kGeneric && is_parameter) fail("`" + base.name + "` is a parameter: .param is missing");
   if (memory == MemorySpace::kParameter) {
-    const auto found = std::find_if(maker_.entry().parameters.begin(), maker_.entry().parameters.end(),
-                                    [&](const Parameter& parameter) { return parameter.name == base.name; });
-    if (!maker_.is_in_kernel() || base.kind != Term::Kind::kName || found == maker_.entry().parameters.end()) {
-      fail("not a parameter of the kernel");
+    if (!is_parameter) {
+      fail(base.name.empty() ? "not a parameter of the kernel" : "`" + base.name + "` is not a parameter of the kernel");
     }
     const std::uint64_t bytes = std::uint64_t{made().form->element} * made().form->count;
     if (made().offset > found->bytes || bytes > found->bytes - made().offset) {

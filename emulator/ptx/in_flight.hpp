@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -69,6 +70,8 @@ class RegistersInFlight {
 struct TensorWork {
   std::uint32_t loads = 0, stores = 0, commits = 0;
   std::uint32_t ends_with = 0;  // the first commit that covers all work so far
+  unsigned lane = 0;            // that issued the last of it
+  std::array<std::uint32_t, 32> of_lane{};  // ends_with when each one issued its last work: a commit covers its lane's
 };
 
 // What wgmma keeps of a warp: groups of work, and which registers were touched since the last wgmma.fence.

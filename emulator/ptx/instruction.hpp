@@ -58,6 +58,7 @@ struct Form {
   // What happens when a source register has no value: it is a fault; the results have no value in those lanes; or the
   // handler asks (PtxWarp::undefined) and says which results have none (leave_undefined).
   enum class Undefined : std::uint8_t { kRefused, kSpreads, kHandled } undefined = Undefined::kRefused;
+  bool replaces = false;         // an atomic whose result alone depends on what was there
   bool reports_changes = false;  // the handler says when it has changed memory (quiet.hpp)
 };
 
@@ -72,6 +73,7 @@ struct Instruction {
   Operand guard{};
   Order order = Order::kDefault;
   Reach scope = Reach::kDevice;        // of an atomic, a strong access or a fence
+  bool read_only = false;              // what it reads nobody may write in the launch
   bool changes = true;                 // what warps share, each time (quiet.hpp)
   bool moves = false;                  // it is a whole register's value to another one, or a constant
   bool ignored = false;                // a test or try of an mbarrier whose result decides nothing

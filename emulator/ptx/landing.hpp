@@ -14,10 +14,10 @@ struct Landing {
   AccessId access;
 };
 
-inline Landing landing_on(PtxWarp& warp, const SharedPlace& place, std::int64_t bytes, int lane) {
+inline Landing landing_on(PtxWarp& warp, const SharedPlace& place, std::int64_t bytes, int lane, bool reduces = false) {
   Mbarriers& barriers = place.block->mbarriers();
   Mbarrier& barrier = barriers.at(place.address, lane);
-  const AccessId access = warp.ordering().of_work(barrier.actor, static_cast<Clock>(barrier.phase + 1), false);
+  const AccessId access = warp.ordering().of_work(barrier.actor, static_cast<Clock>(barrier.phase + 1), false, reduces);
   return {{&barriers, &barrier, bytes, false, {}}, access};
 }
 

@@ -198,7 +198,7 @@ class StoreBulk : public AsyncOperation {
       for (std::byte* to : to_) write_to(to);
     } else {
       write_to(shared_to_->bytes(shared_address_, taken_.size()));
-      shared_to_->sent(shared_address_, taken_.size(), source_.bytes(from_, taken_.size()));
+      if (reduction_ == nullptr) shared_to_->sent(shared_address_, taken_.size(), source_.bytes(from_, taken_.size()));
     }
   }
   static constexpr std::uint32_t kWhole = 0xffff;
@@ -245,12 +245,11 @@ void store_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     std::vector<std::byte*> destinations =
         i.form->variant == kMultimem ? global.copies(to, bytes, 16, true, who) : global.targets(to, bytes, 16, who);
     const SharedPlace source = shared_place(warp, from, MemorySpace::kShared, lane);
-    const Actor actor = ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk);
+    const auto [reading, writing] = warp.bulk_groups().actors(lane, ordering);
     const std::uint64_t group = warp.bulk_groups().open(lane);
-    source.block->shared().will_read(from, bytes, 16, ordering.of_work(actor, static_cast<Clock>(group), false), who);
+    source.block->shared().will_read(from, bytes, 16, ordering.of_work(reading, static_cast<Clock>(group), false), who);
     warp.count_bytes(*source.block, false, bytes);
-    const AccessId writes =
-        ordering.of_work(ordering.actor(warp.actor_warp(), Ordering::Queue::kBulkWrites), static_cast<Clock>(group), false);
+    const AccessId writes = ordering.of_work(writing, static_cast<Clock>(group), false);
     warp.block().cluster().watch().use(to, bytes, true, {Operation::function != nullptr, Reach::kDevice, writes}, who);
     std::uint32_t mask = StoreBulk::kWhole;
     if (masked) mask = static_cast<std::uint32_t>(warp.value(i.operands.back(), lane));
@@ -291,12 +290,13 @@ void send_bulk(PtxWarp& warp, const Instruction& i, Mask lanes) {
     if (destination.block != signalled.block) {
       throw Violation{FaultKind::kAsync, "the mbarrier is in another block than the destination", who};
     }
-    const Landing end = landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who);
+    const Landing end =
+        landing_on(warp, signalled, static_cast<std::int64_t>(bytes), who, Operation::function != nullptr);
     const std::byte* taken = source.block->shared().will_read(from, bytes, 16, end.access, who);
     if (Operation::function == nullptr) {
       destination.block->shared().will_be_sent(to, bytes, end.access, who, taken);
     } else {
-      destination.block->shared().will_write(to, bytes, 16, end.access, who);
+      destination.block->shared().will_update(to, bytes, 16, end.access, who);
     }
     warp.count_bytes(*source.block, false, bytes);
     warp.count_bytes(*destination.block, true, bytes);
@@ -318,13 +318,12 @@ void bulk_wait(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) {
     const std::uint64_t count = warp.value(i.operands[0], lane);
     const std::uint64_t committed = warp.bulk_groups().open(lane) - 1;
-    if (committed <= count) return;
+    if (committed <= count || !warp.bulk_groups().is_used(lane)) return;
     const std::uint64_t group = committed - count;
     warp.block().cluster().async().finish_groups(warp.bulk_groups().queue(lane), group, only_read);
-    const Actor actor = warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulk);
-    warp.ordering().acquire(actor, static_cast<Clock>(group));
-    if (only_read) return;
-    warp.ordering().acquire(warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kBulkWrites), static_cast<Clock>(group));
+    const auto [reading, writing] = warp.bulk_groups().actors(lane, warp.ordering());
+    warp.ordering().acquire(reading, static_cast<Clock>(group));
+    if (!only_read) warp.ordering().acquire(writing, static_cast<Clock>(group));
   });
 }
 
@@ -352,9 +351,12 @@ class StoreAsync : public AsyncOperation {
     for (const One& one : all_) {
       std::byte* to = one.shared->bytes(one.address, one.bytes);
       const auto* from = reinterpret_cast<const std::byte*>(one.values);
-      if (reduction_ != nullptr) reduction_(to, from, one.bytes);
-      else std::memcpy(to, from, one.bytes);
-      one.shared->mark_written(one.address, one.bytes);
+      if (reduction_ != nullptr) {
+        reduction_(to, from, one.bytes);
+      } else {
+        std::memcpy(to, from, one.bytes);
+        one.shared->mark_written(one.address, one.bytes);
+      }
     }
   }
 
@@ -367,6 +369,7 @@ class StoreAsync : public AsyncOperation {
 template <typename Operation>
 void store_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
   check_clusters(warp, lanes);
+  constexpr bool kReduces = Operation::function != nullptr;
   const unsigned element = i.form->element, count = i.form->count;
   std::vector<StoreAsync::One> all;
   Issue issue;
@@ -382,13 +385,15 @@ void store_async(PtxWarp& warp, const Instruction& i, Mask lanes) {
     }
     const unsigned bytes = element * count;
     if (issue.signals.empty() || issue.signals.back().barrier->address != signalled.address) {
-      Landing end = landing_on(warp, signalled, 0, who);
+      Landing end = landing_on(warp, signalled, 0, who, kReduces);
       access = end.access;
       issue.signals.push_back(std::move(end.signal));
       issue.blocks.push_back(destination.block);
     }
     issue.signals.back().bytes += bytes;
-    destination.block->shared().will_write(destination.address, bytes, bytes, access, who);
+    SharedMemory& memory = destination.block->shared();
+    if (kReduces) memory.will_update(destination.address, bytes, bytes, access, who);
+    else memory.will_write(destination.address, bytes, bytes, access, who);
     warp.count_bytes(*destination.block, true, bytes);
     StoreAsync::One one{&destination.block->shared(), destination.address, bytes, {}};
     for (unsigned at = 0; at < count; ++at) {

@@ -54,6 +54,7 @@ void note_undefined(PtxWarp& warp, const Instruction& i, const Operand& base, st
   const bool returns = &base != &i.operands[0];
   const auto missing = shared.first_unwritten(address, bytes);
   if (missing && returns) warp.leave_undefined(i.operands[0], Mask{1} << lane, PtxWarp::Lack::kShared, *missing);
+  if (missing && i.form->replaces) shared.mark_written(address, bytes);
   if (!returns && (warp.undefined(i.operands[1]) >> lane & 1) != 0) shared.unwrite(address, bytes);
 }
 
@@ -182,6 +183,7 @@ struct Adder {
     both<T, bit_or<T>>("or." + type);
     both<T, bit_xor<T>>("xor." + type);
     one("atom", "exch." + type, "=v A v 8?", atom<T, memory, exchange<T>>, sizeof(T));
+    forms.back().replaces = true;
     one("atom", "cas." + type, "=v A v v 8?", cas<T, memory>, sizeof(T));
   }
   void all() {

@@ -1,6 +1,7 @@
 // Clusters of thread blocks, fences, and what the hardware is told about registers.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "addresses.hpp"
 #include "lanes.hpp"
@@ -57,7 +58,13 @@ void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
   });
 }
 
-void fence(PtxWarp& warp, const Instruction& i, Mask) { warp.ordering().fence(i.scope); }
+using Fence = Ordering::Fence;
+
+template <Fence kind>
+void fence(PtxWarp& warp, const Instruction& i, Mask) {
+  const bool as_sequential = kind == Fence::kSequential && warp.block().cluster().watch().is_of_all(i.scope);
+  warp.ordering().fence(i.scope, kind == Fence::kSequential && !as_sequential ? Fence::kBoth : kind);
+}
 template <bool shared, bool global>
 void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(shared, global); }
 void nothing(PtxWarp&, const Instruction&, Mask) {}
@@ -96,25 +103,35 @@ void add_cluster_forms(Forms& forms) {
   forms.push_back({"getctarank.shared::cluster.u32", "=4 4", rank_of_address<false>});
   forms.push_back({"getctarank.shared::cluster.u64", "=4 8", rank_of_address<false>});
   forms.push_back({"getctarank.u64", "=4 8", rank_of_address<true>});
-  for (const std::string order : {"", ".acq_rel", ".sc", ".acquire", ".release"}) {
-    for (const std::string scope : {".cta", ".cluster", ".gpu", ".sys"}) {
-      forms.push_back({"fence" + order + scope, "", fence});
+  const std::pair<const char*, Handler> kinds[] = {{"", fence<Fence::kBoth>},
+                                                   {".acq_rel", fence<Fence::kBoth>},
+                                                   {".sc", fence<Fence::kSequential>},
+                                                   {".acquire", fence<Fence::kAcquire>},
+                                                   {".release", fence<Fence::kRelease>}};
+  for (const auto& [order, handler] : kinds) {
+    for (const char* scope : {".cta", ".cluster", ".gpu", ".sys"}) {
+      forms.push_back({std::string("fence") + order + scope, "", handler});
     }
   }
-  for (const std::string level : {"cta", "gl", "sys"}) forms.push_back({"membar." + level, "", fence});
+  for (const std::string level : {"cta", "gl", "sys"}) {  // PTX: fence.sc by another name
+    forms.push_back({"membar." + level, "", fence<Fence::kSequential>});
+  }
   forms.push_back({"fence.proxy.async", "", fence_proxy<true, true>});
   forms.push_back({"fence.proxy.async.global", "", fence_proxy<false, true>});
   for (const std::string space : {".shared::cta", ".shared::cluster"}) {
     forms.push_back({"fence.proxy.async" + space, "", fence_proxy<true, false>});
   }
-  for (const std::string half : {"acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"}) {
-    forms.push_back({"fence." + half + ".cluster", "", fence});
-    forms.push_back({"fence.proxy.async::generic." + half + ".cluster", "", fence_proxy<true, false>});
+  const std::pair<const char*, Handler> halves[] = {
+      {"acquire.sync_restrict::shared::cluster", fence<Fence::kAcquire>},
+      {"release.sync_restrict::shared::cta", fence<Fence::kRelease>}};
+  for (const auto& [half, handler] : halves) {
+    forms.push_back({std::string("fence.") + half + ".cluster", "", handler});
+    forms.push_back({std::string("fence.proxy.async::generic.") + half + ".cluster", "", fence_proxy<true, false>});
   }
   forms.push_back({"fence.proxy.alias", "", nothing});
   forms.push_back({"membar.proxy.alias", "", nothing});
   // PTX promises only that it covers initialisations.
-  forms.push_back({"fence.mbarrier_init.release.cluster", "", fence});
+  forms.push_back({"fence.mbarrier_init.release.cluster", "", fence<Fence::kRelease>});
   forms.push_back({"griddepcontrol.launch_dependents", "", nothing});
   forms.push_back({"griddepcontrol.wait", "", wait_for_launches});
   forms.push_back({"setmaxnreg.inc.sync.aligned.u32", "4", set_registers<true>});

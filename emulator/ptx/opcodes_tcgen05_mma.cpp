@@ -86,7 +86,7 @@ Scratch& scratch() {
 class Execution {
  public:
   Execution(PtxWarp& warp, const Instruction& i, const Written& written, unsigned lane)
-      : warp_(warp), i_(i), written_(written), product_(written.product), lane_(lane), access_(pipe_access(warp)) {}
+      : warp_(warp), i_(i), written_(written), product_(written.product), lane_(lane), access_(pipe_access(warp, lane)) {}
 
   void run() {
     const Operand* next = i_.operands.data();

@@ -232,13 +232,12 @@ void store_tensor(PtxWarp& warp, const Instruction& i, Mask lanes) {
       reduction = *found;
     }
     const std::uint64_t group = warp.bulk_groups().open(lane);
-    const AccessId access =
-        ordering.of_work(ordering.actor(warp.actor_warp(), Ordering::Queue::kBulk), static_cast<Clock>(group), false);
+    const auto [reading, writing] = warp.bulk_groups().actors(lane, ordering);
+    const AccessId access = ordering.of_work(reading, static_cast<Clock>(group), false);
     source.block->shared().will_read(from, box.extent(), 16, access, who);
     warp.count_bytes(*source.block, false, box.bytes());
     warp.count_written(box.check(warp.block().global(), true, who));
-    const Actor writes = ordering.actor(warp.actor_warp(), Ordering::Queue::kBulkWrites);
-    watch_box(warp, box, true, reduction != nullptr, ordering.of_work(writes, static_cast<Clock>(group), false), who);
+    watch_box(warp, box, true, reduction != nullptr, ordering.of_work(writing, static_cast<Clock>(group), false), who);
     Issue issue;
     issue.operation = std::make_unique<StoreTensor>(std::move(box), source.block->shared(), from, reduction);
     issue.queue = warp.bulk_groups().queue(lane);

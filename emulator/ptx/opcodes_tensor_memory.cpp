@@ -1,4 +1,5 @@
 // Tensor memory of tcgen05: allocation, loads and stores of a warp, copies from shared memory, waits and commits.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -364,7 +365,7 @@ void copy(PtxWarp& warp, const Instruction& i, Mask lanes) {
   for_lanes(lanes, [&](unsigned lane) {
     const TensorAddress address = tensor_address(warp, i.operands[0], lane);
     const SharedTile tile = SharedTile::of_blackwell(warp.value(i.operands[1], lane));
-    const AccessId access = pipe_access(warp);
+    const AccessId access = pipe_access(warp, lane);
     copy_into(warp, warp.block(), copy, address, tile, access, static_cast<int>(lane));
     if (copy.group == 2) copy_into(warp, peer_of(warp), copy, address, tile, access, static_cast<int>(lane));
   });
@@ -384,8 +385,8 @@ void shift(PtxWarp& warp, const Instruction& i, Mask lanes) {
                       static_cast<int>(lane)};
     }
     const TensorMemory::Range range{address.lane, 32, address.column, 8};
-    shift_down(warp.block(), range, pipe_access(warp), tensor_pipe(warp));
-    if (group == 2) shift_down(peer_of(warp), range, pipe_access(warp), tensor_pipe(warp));
+    shift_down(warp.block(), range, pipe_access(warp, lane), tensor_pipe(warp));
+    if (group == 2) shift_down(peer_of(warp), range, pipe_access(warp, lane), tensor_pipe(warp));
   });
 }
 
@@ -396,17 +397,19 @@ class Nothing : public AsyncOperation {
   void write() override {}
 };
 
-// [mbarrier]{, mask}: an arrival when all earlier products and copies of the warp are done.
+// [mbarrier]{, mask}: an arrival when all earlier products and copies of the thread are done.
 template <unsigned group, bool multicast>
 void commit(PtxWarp& warp, const Instruction& i, Mask lanes) {
   use_cta_group(warp, group);
   const Actor pipe = tensor_pipe(warp);
-  const std::uint32_t number = ++warp.tensor_work().commits;
-  Knowledge knowledge;
-  warp.ordering().release(knowledge);
-  if (knowledge.seen.size() <= pipe) knowledge.seen.resize(pipe + 1, 0);
-  knowledge.seen[pipe] = number;
+  TensorWork& work = warp.tensor_work();
+  ++work.commits;
+  Knowledge released;
+  warp.ordering().release(released);
+  if (released.seen.size() <= pipe) released.seen.resize(pipe + 1, 0);
   for_lanes(lanes, [&](unsigned lane) {
+    Knowledge knowledge = released;
+    knowledge.seen[pipe] = std::max(knowledge.seen[pipe], work.of_lane[lane]);
     Issue issue;
     issue.operation = std::make_unique<Nothing>();
     issue.chain = pipe;
@@ -416,7 +419,7 @@ void commit(PtxWarp& warp, const Instruction& i, Mask lanes) {
       const SharedPlace where = shared_place(warp, at, MemorySpace::kCluster, lane);
       Mbarriers& barriers = where.block->mbarriers();
       if (where.block != &warp.block()) {
-        where.block->shared().remote_use().note_work_arrival(pipe, warp.tensor_work().ends_with);
+        where.block->shared().remote_use().note_work_arrival(pipe, work.of_lane[lane]);
       }
       issue.signals.push_back({&barriers, &barriers.at(where.address, static_cast<int>(lane)), 0, true, knowledge});
     };

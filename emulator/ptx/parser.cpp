@@ -44,7 +44,7 @@ class Parser : TokenReader {
       next();
       if (integer() != 64) throw Unsupported(".address_size other than 64", token.line);
     } else if (text == ".file") {
-      skip_line();
+      file();
     } else if (text == ".section") {
       while (!peek().is('{') && !is_at_end()) next();
       while (!peek().is('}') && !is_at_end()) next();
@@ -74,6 +74,34 @@ class Parser : TokenReader {
   }
 
   bool is_external() const { return linking_ == ".extern"; }
+
+  // What these two say, SourceLines reads: .file 1 "name", time, size    and
+  // .loc 1 line column, function_name label + offset, inlined_at 1 line column
+  void file() {
+    next();
+    integer();
+    if (peek().kind != Token::Kind::kString) fail("a string");
+    next();
+    if (!accept(',')) return;
+    integer();
+    expect(',');
+    integer();
+  }
+  void source_line() {
+    next();
+    for (int i = 0; i < 3; ++i) integer();
+    while (accept(',')) {
+      const std::string what = word("`function_name` or `inlined_at`");
+      if (what == "function_name") {
+        word("a label");
+        if (accept('+')) integer();
+      } else if (what == "inlined_at") {
+        for (int i = 0; i < 3; ++i) integer();
+      } else {
+        fail("`function_name` or `inlined_at`");
+      }
+    }
+  }
 
   // .pragma "nounroll"; says nothing to the emulator
   void pragma() {
@@ -323,7 +351,6 @@ class Parser : TokenReader {
 
   void statement(unsigned scope) {
     if (peek().is('{')) return block(static_cast<int>(scope));
-    if (accept(';')) return;
     if (peek().kind == Token::Kind::kWord && peek(1).is(':')) {
       const int line = peek().line;
       const std::string label = word("a label");
@@ -351,7 +378,7 @@ class Parser : TokenReader {
       while (!peek().is(';') && !is_at_end()) next();
       return expect(';');
     }
-    if (text == ".loc") return skip_line();
+    if (text == ".loc") return source_line();
     if (text == ".pragma") return pragma();
     if (text.substr(0, 1) == ".") throw Unsupported(std::string(text), peek().line);
     instruction(scope);

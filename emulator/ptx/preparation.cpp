@@ -120,12 +120,14 @@ void Preparation::add(const Statement& statement) {
       return add(ordered);
     }
   }
+  check_order(statement);
   const Form& form = form_of(statement, name);
   if (statement.opcode.compare(0, 6, "wgmma.") == 0) prepared_.uses_wgmma = true;
   begin(form, statement.opcode, statement.line);
   Instruction& made = maker_.made();
   made.order = order_of(statement.opcode);
   made.scope = scope_of(statement.opcode);
+  made.read_only = is_read_only(statement.opcode);
   if (statement.guarded) {
     Term guard;
     guard.kind = Term::Kind::kRegister;

@@ -79,9 +79,11 @@ inline ThreadBlock& peer_of(PtxWarp& warp) { return warp.block().cluster().block
 inline Actor tensor_pipe(PtxWarp& warp) {
   return warp.ordering().actor(warp.actor_warp(), Ordering::Queue::kMatrix);
 }
-inline AccessId pipe_access(PtxWarp& warp) {
+inline AccessId pipe_access(PtxWarp& warp, unsigned lane) {
   TensorWork& work = warp.tensor_work();
-  work.ends_with = work.commits + 1;
+  if (lane != work.lane && work.ends_with > work.commits) ++work.commits;
+  work.lane = lane;
+  work.ends_with = work.of_lane[lane] = work.commits + 1;
   return warp.ordering().of_work(tensor_pipe(warp), work.ends_with, false);
 }
 

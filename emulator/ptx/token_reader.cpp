@@ -22,10 +22,6 @@ std::string TokenReader::word(const char* wanted) {
   return std::string(next().text);
 }
 
-void TokenReader::skip_line() {
-  for (const int line = peek().line; peek().line == line && !is_at_end();) ++at_;
-}
-
 std::uint64_t TokenReader::integer() {
   if (peek().kind != Token::Kind::kNumber) fail("an integer");
   return integer_of(ConstantExpression(tokens_, at_).product());

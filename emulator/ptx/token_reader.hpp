@@ -32,7 +32,6 @@ class TokenReader {
   }
   void expect(char mark);
   std::string word(const char* wanted);
-  void skip_line();
   [[noreturn]] void fail(const std::string& wanted) const;  // PtxError: what comes next is not it
 
   Constant constant() { return ConstantExpression(tokens_, at_).whole(); }

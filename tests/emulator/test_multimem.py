@@ -448,3 +448,25 @@ def test_refusals() -> None:
     wanted = "multimem.ld_reduce.global.add.e4m3x4 %r1, [%rd0];"
     with pytest.raises(PtxError, match=r"is not supported on \.target sm_90a"):
         run_ptx(kernel(wanted), "k", 1, 1, [multicast([torch.zeros(1)])])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("body", "warps"),
+    [
+        ("multimem.st.weak.global.f32 [%rd3], %r2;", 1),  # of both devices
+        (
+            "setp.eq.u64 %p0, %rd1, 0; @%p0 multimem.red.relaxed.sys.global.add.f32 [%rd3], %r2;\n"
+            "@!%p0 multimem.ld_reduce.weak.global.add.f32 %r3, [%rd3];",
+            1,
+        ),
+        ("setp.eq.u64 %p0, %rd1, 0; @!%p0 bra END; multimem.st.weak.global.f32 [%rd3], %r0; END:", 2),
+    ],
+)
+def test_races_in_memory_that_only_a_multicast_address_reaches(body: str, warps: int, seed: int | None) -> None:
+    of_both = multicast([torch.zeros(LANES), torch.zeros(LANES)])
+    start = "and.b32 %r1, %r0, 31; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2; cvt.u32.u64 %r2, %rd1;\n"
+    text = kernel(start + body, 2)
+    with pytest.raises(EmulatorFault) as caught:
+        run_ptx_on_devices(text, "k", 1, 32 * warps, [[of_both, 0], [of_both, 1]], seed=seed)
+    assert caught.value.kind == "race"

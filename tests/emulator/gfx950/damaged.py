@@ -8,10 +8,10 @@ as JSON; the slowest of them in seconds. A process of its own, since the worst t
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import struct
-import sys
 import time
 from collections import Counter
 
@@ -20,6 +20,7 @@ import numpy as np
 from msa_ops.emulator import CodeObjectError, EmulatorFault, UnsupportedGfx950, run_gfx950
 from tests.emulator.gfx950.code_object import NAME, code_object
 
+KINDS = ("bytes", "tables", "cut", "code")
 PROGRAM = """
 s_load_dwordx4 s[8:11], s[0:1], 0x0
 v_lshlrev_b32 v1, 4, v0
@@ -114,4 +115,8 @@ def main(kind: str, first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    main(**vars(parser.parse_args()))

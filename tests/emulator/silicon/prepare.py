@@ -11,6 +11,7 @@ from tests.emulator.silicon import emulated, suite
 
 def main(folder: str) -> None:
     programs = list(suite.programs())
+    Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder, "suite.ptx").write_text(suite.module(programs))
     described = {}
     for program in programs:
