@@ -21,6 +21,15 @@ void check_constant_operands(const Statement& statement) {
     if (!operands.empty() && !is_constant(0)) fail("takes a constant");
     return;
   }
+  if (begins(opcode, "wgmma.wait_group")) {
+    if (!operands.empty() && (!is_constant(0) || operands[0].value >> 31 != 0)) fail("takes a constant that is not negative");
+    return;
+  }
+  if (begins(opcode, "mbarrier.t")) {  // test_wait and try_wait
+    const bool by_parity = opcode.find(".parity") != std::string::npos;
+    if (by_parity && is_constant(2) && operands[2].value > 1) fail("a parity that is neither 0 nor 1");
+    return;
+  }
   if (begins(opcode, "st.bulk")) {
     if (!is_constant(2) || operands[2].value != 0) fail("takes 0 as its value");
     if (is_constant(1) && (operands[1].value % 8 != 0 || operands[1].value > 16'777'216)) {

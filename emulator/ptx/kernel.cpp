@@ -47,7 +47,6 @@ Kernel::Kernel(std::string_view source, const std::string& entry) : text_(std::m
   required_cluster_ = found->required_cluster;
   most_cluster_blocks_ = found->most_cluster_blocks;
   explicit_cluster_ = found->explicit_cluster;
-  if (found->statements.empty()) throw PtxError("kernel `" + name_ + "` has no instruction", found->line);
   // At an address that does not change, for kernels that take the address of a parameter.
   constexpr std::size_t kAlignment = 64;
   const std::size_t bytes = parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().bytes;

@@ -106,6 +106,9 @@ class Parser : TokenReader {
   // .pragma "nounroll"; says nothing to the emulator
   void pragma() {
     next();
+    strings();
+  }
+  void strings() {
     do {
       if (peek().kind != Token::Kind::kString) fail("a string");
       next();
@@ -215,8 +218,7 @@ class Parser : TokenReader {
       } else if (directive == ".maxclusterrank") {
         made.most_cluster_blocks = static_cast<unsigned>(integer());
       } else if (directive == ".pragma") {
-        next();
-        expect(';');
+        strings();
       } else {
         throw Unsupported(directive, peek().line);
       }
@@ -240,10 +242,7 @@ class Parser : TokenReader {
     while (!peek().is('{') && !peek().is(';')) {
       const std::string directive = word("a directive, `{` or `;`");
       if (directive != ".noreturn" && directive != ".pragma") throw Unsupported(directive, peek().line);
-      if (directive == ".pragma") {
-        next();
-        expect(';');
-      }
+      if (directive == ".pragma") strings();
     }
     made.is_defined = !accept(';');
     if (made.is_defined) block(-1);
@@ -450,6 +449,7 @@ class Parser : TokenReader {
     if (accept('@')) {
       made.guarded = true;
       made.guard_negated = accept('!');
+      if (peek().is('!')) fail("a predicate register after `@!`");
       const Term guard = term();
       if (guard.kind != Term::Kind::kRegister) fail("a predicate register after `@`");
       made.guard = guard.index;
@@ -458,7 +458,9 @@ class Parser : TokenReader {
     made.opcode = word("an instruction");
     while (!peek().is(';')) {
       made.operands.push_back(peek().is('(') && made.opcode.compare(0, 4, "call") == 0 ? list() : term());
-      if (!peek().is(';')) expect(',');
+      if (peek().is(';')) break;
+      expect(',');
+      if (peek().is(';')) fail("an operand after `,`");
     }
     made.written = {begin, static_cast<std::size_t>(peek().text.data() - begin)};
     expect(';');

@@ -1,4 +1,4 @@
-"""Words of memory order, scope and cache level that ptxas refuses beside each other, by ptxas 13.5."""
+"""What ptxas 13.5 refuses: words of memory order, scope and cache level beside each other, statements, constants."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ REFUSED = [
     ";",
     "mov.b32 %r1, 0;;",
     "{ ; }",
+    "add.u32 %r1, %r0, %r0,;",
+    "@!!%p0 add.u32 %r1, %r0, %r0;",
+    "wgmma.wait_group.sync.aligned -1;",
+    "wgmma.wait_group.sync.aligned %r0;",
+    "mbarrier.test_wait.parity.shared.b64 %p1, [bar], 2;",
 ]
 TAKEN = [
     "ld.acquire.gpu.global.u32 %r1, [place];",
@@ -79,3 +84,9 @@ def test_what_stands_behind_a_line_number(line: str) -> None:
 def test_broken_line_numbers(line: str) -> None:
     with pytest.raises(PtxError):
         run_ptx(kernel(f"{line}\nst.global.b32 [%rd0], 1;"), "k", 1, 1, [np.zeros(1, np.uint32)])
+
+
+def test_a_kernel_without_instructions() -> None:
+    """It ends at once; .pragma may have several strings."""
+    text = kernel("").split(".visible")[0] + '.visible .entry k()\n.pragma "a", "b";\n{\n}\n'
+    assert run_ptx(text, "k", 2, 32, []).launches == 1
