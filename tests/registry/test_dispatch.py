@@ -90,8 +90,8 @@ def microseconds(call: Callable[[], object], calls: int = 300) -> float:
 def test_the_registry_adds_little_to_a_call_through_torch() -> None:
     """Against an op of the same schema whose kernel is the reference itself, with the same checks and no choice.
 
-    The choice takes about a tenth of that call: 5 to 8 us of 53 on two cores of an EPYC. As a share, since machines differ
-    and are busy.
+    The choice takes about a tenth of that call: 5 to 8 us of 53 on two cores of an EPYC. It is a share here, since
+    machines differ and are busy.
     """
     spec = STORE.op("rms_norm")
     library = torch.library.Library("msa_ops_bare", "FRAGMENT")
