@@ -14,7 +14,9 @@ bool covers(const std::vector<Clock>& a, const std::vector<Clock>& b) {
 
 bool covers(const Elsewhere::Cluster& a, const Elsewhere::Cluster& b) {
   return covers(a.seen, b.seen) && covers(a.fenced, b.fenced) && covers(a.sequential.before, b.sequential.before) &&
-         covers(a.sequential.told, b.sequential.told);
+         covers(a.sequential.told, b.sequential.told) &&
+         covers(a.sequential.before_of_system, b.sequential.before_of_system) &&
+         covers(a.sequential.told_of_system, b.sequential.told_of_system);
 }
 
 }  // namespace
@@ -27,6 +29,22 @@ void join_clocks(std::vector<Clock>& into, const std::vector<Clock>& from) {
 void SequentialOrder::join(const SequentialOrder& other) {
   join_clocks(before, other.before);
   join_clocks(told, other.told);
+  join_clocks(before_of_system, other.before_of_system);
+  join_clocks(told_of_system, other.told_of_system);
+}
+
+void SequentialOrder::fence(std::vector<Clock>& seen, bool of_system) {
+  join_clocks(seen, told);
+  if (of_system) join_clocks(seen, told_of_system);
+  before = seen;
+  if (of_system) before_of_system = seen;
+}
+
+SequentialOrder SequentialOrder::telling(bool of_system) const {
+  SequentialOrder made;
+  if (of_system) made.told_of_system = before_of_system;
+  else made.told = before;
+  return made;
 }
 
 Elsewhere::Pointer Elsewhere::of(std::shared_ptr<const Cluster> one) {
@@ -83,25 +101,24 @@ Elsewhere::Pointer Elsewhere::fence(const Pointer& all) {
   return made;
 }
 
-Elsewhere::Pointer Elsewhere::fence_sequential(const Pointer& all) {
+Elsewhere::Pointer Elsewhere::fence_sequential(const Pointer& all, bool of_system) {
   if (all == nullptr) return all;
   auto made = std::make_shared<Elsewhere>();
   for (const auto& one : all->clusters_) {
     auto now = std::make_shared<Cluster>(*one);
-    join_clocks(now->seen, now->sequential.told);
-    now->sequential.before = now->seen;
+    now->sequential.fence(now->seen, of_system);
     made->clusters_.push_back(std::move(now));
   }
   return made;
 }
 
-Elsewhere::Pointer Elsewhere::told_of(const Pointer& all) {
+Elsewhere::Pointer Elsewhere::telling(const Pointer& all, bool of_system) {
   if (all == nullptr) return all;
   std::shared_ptr<Elsewhere> made;
   for (const auto& one : all->clusters_) {
-    if (one->sequential.before.empty()) continue;
+    if ((of_system ? one->sequential.before_of_system : one->sequential.before).empty()) continue;
     if (made == nullptr) made = std::make_shared<Elsewhere>();
-    made->clusters_.push_back(std::make_shared<Cluster>(Cluster{one->number, {}, {}, {{}, one->sequential.before}}));
+    made->clusters_.push_back(std::make_shared<Cluster>(Cluster{one->number, {}, {}, one->sequential.telling(of_system)}));
   }
   return made;
 }

@@ -17,10 +17,15 @@ enum class Reach : std::uint8_t { kBlock, kCluster, kDevice, kSystem };
 // ordered before was read, be it by a relaxed access, in front of the second one: then the fences have no other order
 // (PTX's axioms of Fence-SC and causality). `before`: has a fence.sc behind it. `told`: that was read of others; it is
 // seen from the next fence.sc on. Both go with every order, `before` becomes `told` with strong accesses of any kind.
+// Two fences must be in each other's scope: those of a device tell their own one alone.
 struct SequentialOrder {
-  std::vector<Clock> before, told;
-  bool operator==(const SequentialOrder& other) const { return before == other.before && told == other.told; }
+  std::vector<Clock> before, told;                      // by fences of a device or more
+  std::vector<Clock> before_of_system, told_of_system;  // by fences of the system
   void join(const SequentialOrder& other);
+  // A fence behind what `seen` says, which it adds to.
+  void fence(std::vector<Clock>& seen, bool of_system);
+  // What a strong access tells of it, to threads of its own device or of all.
+  SequentialOrder telling(bool of_system) const;
 };
 
 // Never changed once made, since many hold it: joining makes another one.
@@ -38,9 +43,9 @@ class Elsewhere {
   static Pointer join(const Pointer& a, const Pointer& b);
   // All that is seen is fenced.
   static Pointer fence(const Pointer& all);
-  static Pointer fence_sequential(const Pointer& all);
-  // What a strong access tells of it; null if nothing.
-  static Pointer told_of(const Pointer& all);
+  static Pointer fence_sequential(const Pointer& all, bool of_system);
+  // SequentialOrder::telling of each; null if nothing.
+  static Pointer telling(const Pointer& all, bool of_system);
 
   const Cluster* find(std::uint32_t number) const;
 

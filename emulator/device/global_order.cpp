@@ -11,8 +11,8 @@ constexpr unsigned kMostLooks = 10000;               // two clusters may wait fo
 
 }  // namespace
 
-GlobalOrder::GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared, bool several_launches)
-    : watched_(std::move(watched)), most_pages_(most_bytes / sizeof(Page)), is_shared_(shared), has_several_launches_(several_launches) {}
+GlobalOrder::GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared)
+    : watched_(std::move(watched)), most_pages_(most_bytes / sizeof(Page)), is_shared_(shared) {}
 
 std::uint32_t GlobalOrder::add(const Cluster& cluster) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -462,7 +462,10 @@ void GlobalWatch::publish(std::uint64_t address, bool is_release, bool replaces,
     }
     parts.push_back({reach, device_, own_, block, known, told});
   };
-  if (const Elsewhere::Pointer told = ordering_.told()) leave(scope, told, true);
+  if (const Elsewhere::Pointer told = ordering_.telling(false)) leave(std::min(scope, Reach::kDevice), told, true);
+  if (scope == Reach::kSystem) {
+    if (const Elsewhere::Pointer told = ordering_.telling(true)) leave(scope, told, true);
+  }
   if (is_release) {
     leave(scope, ordering_.known_to_all(), false);
     ordering_.tick();

@@ -32,7 +32,7 @@ class GlobalOrder {
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // first address and one behind the last
 
   // Watches these ranges. With `shared` threads of the host use it at once.
-  GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared, bool several_launches = false);
+  GlobalOrder(Ranges watched, std::size_t most_bytes, bool shared);
 
   // A cluster that has started, of one warp size and block size.
   struct Cluster {
@@ -74,7 +74,7 @@ class GlobalOrder {
     Reach reach;
     std::uint32_t device, cluster, block;  // of the writers; kSeveral
     Elsewhere::Pointer known;
-    bool told = false;  // Ordering::told
+    bool told = false;  // Ordering::telling
   };
   static constexpr std::uint32_t kSeveral = 0xffffffff;
 
@@ -83,7 +83,7 @@ class GlobalOrder {
 
   const Ranges watched_;
   const std::size_t most_pages_;
-  const bool is_shared_, has_several_launches_;
+  const bool is_shared_;
   std::mutex mutex_;
   std::vector<Cluster> clusters_{Cluster{}};
   std::vector<Record> records_{Record{}};
@@ -108,10 +108,6 @@ class GlobalWatch {
   // weak store of bytes that others have stored is no mistake if it leaves them as they are (Ordering::same_values).
   void use(std::uint64_t address, std::size_t bytes, bool write, const Manner& manner, int lane) {
     if (order_ != nullptr && is_watched(address, bytes)) use_watched(address, bytes, write, manner, lane);
-  }
-  // Whether a scope holds all that the launch orders.
-  bool is_of_all(Reach scope) const {
-    return order_ != nullptr && (scope == Reach::kSystem || (scope == Reach::kDevice && !order_->has_several_launches_));
   }
   // Order through a location. A strong write hands on what the warp knows, a strong read takes it up, once it has been
   // done (settle), since others may write meanwhile. `replaces`: a store, not an atomic.

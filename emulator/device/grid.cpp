@@ -114,7 +114,7 @@ std::unique_ptr<GlobalOrder> order_of(const std::vector<GridLaunch>& launches, c
     if (!watched.empty() && first <= watched.back().second) watched.back().second = std::max(watched.back().second, end);
     else watched.emplace_back(first, end);
   }
-  return std::make_unique<GlobalOrder>(std::move(watched), bytes, options.threads > 1, launches.size() > 1);
+  return std::make_unique<GlobalOrder>(std::move(watched), bytes, options.threads > 1);
 }
 
 // The clusters of one launch that one thread of the host runs.

@@ -73,10 +73,10 @@ void Ordering::fence(Reach scope, Fence kind) {
     }
   }
   note_own_clock(state, warp_);
-  if (kind == Fence::kSequential) {
-    join_clocks(state.known.seen, state.known.sequential.told);
-    state.known.sequential.before = state.known.seen;
-    state.known.elsewhere = Elsewhere::fence_sequential(state.known.elsewhere);
+  if (kind == Fence::kSequential && scope >= Reach::kDevice) {
+    const bool of_system = scope == Reach::kSystem;
+    state.known.sequential.fence(state.known.seen, of_system);
+    state.known.elsewhere = Elsewhere::fence_sequential(state.known.elsewhere, of_system);
   }
   if (kind != Fence::kAcquire) {
     state.at_fence = state.known;
@@ -87,11 +87,11 @@ void Ordering::fence(Reach scope, Fence kind) {
   tick(state);
 }
 
-Elsewhere::Pointer Ordering::told() {
+Elsewhere::Pointer Ordering::telling(bool of_system) const {
   const Knowledge& known = states_[warp_].known;
-  Elsewhere::Pointer all = Elsewhere::told_of(known.elsewhere);
-  if (known.sequential.before.empty()) return all;
-  auto own = std::make_shared<Elsewhere::Cluster>(Elsewhere::Cluster{cluster_, {}, {}, {{}, known.sequential.before}});
+  Elsewhere::Pointer all = Elsewhere::telling(known.elsewhere, of_system);
+  if ((of_system ? known.sequential.before_of_system : known.sequential.before).empty()) return all;
+  auto own = std::make_shared<Elsewhere::Cluster>(Elsewhere::Cluster{cluster_, {}, {}, known.sequential.telling(of_system)});
   return Elsewhere::join(all, Elsewhere::of(std::move(own)));
 }
 

@@ -68,8 +68,8 @@ class Ordering {
   Elsewhere::Pointer known_to_all();
   // What a strong write of it hands on that is no release, at a scope: what came before a fence of at least that one.
   const Elsewhere::Pointer& before_fence(Reach scope) const { return states_[warp_].before_fence[index(scope)]; }
-  // What any strong write of it tells whoever reads it, for the reader's next fence.sc; null if nothing.
-  Elsewhere::Pointer told();
+  // What any strong write of it tells whoever reads it, for the reader's next fence.sc (SequentialOrder); null if nothing.
+  Elsewhere::Pointer telling(bool of_system) const;
   // It takes that up at once, or at a fence of at least that scope.
   void learn(const Elsewhere::Pointer& from);
   void learn_at_fence(const Elsewhere::Pointer& from, Reach scope);

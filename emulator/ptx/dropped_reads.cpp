@@ -60,10 +60,11 @@ bool skips_computations(const std::vector<Instruction>& all, std::uint32_t branc
          std::all_of(all.begin() + branch + 1, all.begin() + here.target, only_computes);
 }
 
-// The stores that the values of a read reach; none if they reach anything else, or a store of all lanes.
+// The stores that the values of a read reach, and the registers on the way; no store if they reach anything else, or a
+// store of all lanes.
 std::vector<std::uint32_t> stores_of(const std::vector<Instruction>& all, std::uint32_t start, std::uint32_t past,
-                                     std::uint32_t read) {
-  std::set<std::uint32_t> reached(all[read].destinations.begin(), all[read].destinations.end());
+                                     std::uint32_t read, std::set<std::uint32_t>& reached) {
+  reached.insert(all[read].destinations.begin(), all[read].destinations.end());
   const auto is_reached = [&](std::uint32_t index) { return reached.count(index) != 0; };
   std::vector<std::uint32_t> stores;
   for (std::size_t before = 0; before != reached.size();) {
@@ -94,6 +95,22 @@ std::vector<std::uint32_t> stores_of(const std::vector<Instruction>& all, std::u
   return stores;
 }
 
+bool holds(const std::vector<std::uint32_t>& registers, std::uint32_t index) {
+  return std::find(registers.begin(), registers.end(), index) != registers.end();
+}
+
+// Whether what a register holds when the instruction at `from` is executed is used behind it.
+bool is_used_behind(const std::vector<Instruction>& all, std::uint32_t past, std::uint32_t from, std::uint32_t index) {
+  bool is_used = false;
+  std::set<std::uint32_t> seen;
+  walk(all, past, from, seen, [&](std::uint32_t next) {
+    const Instruction& here = all[next];
+    is_used |= holds(here.sources, index) || (here.guard.present && here.guard.index == index);
+    return !is_used && (here.guard.present || !holds(here.destinations, index));
+  });
+  return is_used;
+}
+
 }  // namespace
 
 void find_dropped_reads(std::vector<Instruction>& all, std::uint32_t start, std::uint32_t past) {
@@ -107,19 +124,15 @@ void find_dropped_reads(std::vector<Instruction>& all, std::uint32_t start, std:
       return next != at && borders.count(next) == 0;
     });
     if (!may_store) continue;
-    const std::vector<std::uint32_t> stores = stores_of(all, start, past, at);
-    if (stores.empty()) continue;
-    bool stores_behind = false;
-    std::set<std::uint32_t> behind;
-    for (const std::uint32_t border : borders) {
-      walk(all, past, border, behind, [&](std::uint32_t next) {
-        stores_behind |= std::binary_search(stores.begin(), stores.end(), next);
-        return next != at;  // there the value is a new one
-      });
-    }
-    if (stores_behind) continue;
+    std::set<std::uint32_t> reached;
+    const std::vector<std::uint32_t> stores = stores_of(all, start, past, at, reached);
+    const bool lives_on = std::any_of(borders.begin(), borders.end(), [&](std::uint32_t border) {
+      return std::any_of(reached.begin(), reached.end(),
+                         [&](std::uint32_t index) { return is_used_behind(all, past, border, index); });
+    });
+    if (stores.empty() || lives_on) continue;
     all[at].late = true;
-    for (const std::uint32_t store : stores) all[store].ends_late = true;
+    for (const std::uint32_t store : stores) all[store].late_reads.push_back(at);
     for (const std::uint32_t border : borders) all[border].drops_late = true;
   }
 }

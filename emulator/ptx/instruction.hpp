@@ -78,9 +78,9 @@ struct Instruction {
   bool moves = false;                  // it is a whole register's value to another one, or a constant
   bool ignored = false;                // a test or try of an mbarrier whose result decides nothing
   bool late = false;                   // a read that counts when a store uses what came of it (dropped_reads.hpp)
-  bool ends_late = false;              // such a store
   bool drops_late = false;             // where no such store follows any more
   int line = 0;
+  std::vector<std::uint32_t> late_reads;  // of such a store: which ones count then
   std::vector<std::uint32_t> sources;  // registers that must have been written
   std::vector<std::uint32_t> destinations;
 };

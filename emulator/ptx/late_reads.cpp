@@ -11,9 +11,13 @@ void PtxWarp::read_late(std::uint64_t address, std::size_t bytes, int lane) {
   late_reads_.push_back({address, bytes, at_, lane});
 }
 
-void PtxWarp::end_late_reads(Mask lanes) {
+void PtxWarp::end_late_reads(Mask lanes, const std::vector<std::uint32_t>* reads) {
+  const auto counts = [&](const LateRead& read) {
+    const bool is_one = reads == nullptr || std::find(reads->begin(), reads->end(), read.pc) != reads->end();
+    return is_one && (lanes >> read.lane & 1) != 0;
+  };
   for (const LateRead& read : late_reads_) {
-    if ((lanes >> read.lane & 1) == 0) continue;
+    if (!counts(read)) continue;
     try {
       block_.cluster().watch().use(read.address, read.bytes, false, {}, read.lane);
     } catch (Violation& violation) {
@@ -21,7 +25,7 @@ void PtxWarp::end_late_reads(Mask lanes) {
       throw;
     }
   }
-  drop_late_reads(lanes);
+  late_reads_.erase(std::remove_if(late_reads_.begin(), late_reads_.end(), counts), late_reads_.end());
 }
 
 void PtxWarp::drop_late_reads(Mask lanes) {

@@ -61,10 +61,7 @@ void rank_of_address(PtxWarp& warp, const Instruction& i, Mask lanes) {
 using Fence = Ordering::Fence;
 
 template <Fence kind>
-void fence(PtxWarp& warp, const Instruction& i, Mask) {
-  const bool as_sequential = kind == Fence::kSequential && warp.block().cluster().watch().is_of_all(i.scope);
-  warp.ordering().fence(i.scope, kind == Fence::kSequential && !as_sequential ? Fence::kBoth : kind);
-}
+void fence(PtxWarp& warp, const Instruction& i, Mask) { warp.ordering().fence(i.scope, kind); }
 template <bool shared, bool global>
 void fence_proxy(PtxWarp& warp, const Instruction&, Mask) { warp.ordering().fence_proxy(shared, global); }
 void nothing(PtxWarp&, const Instruction&, Mask) {}

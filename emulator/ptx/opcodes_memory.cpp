@@ -264,7 +264,7 @@ void store(PtxWarp& warp, const Instruction& i, Mask lanes) {
   const std::size_t bytes = sizeof(T) * i.form->count;
   const bool some_undefined = warp.any_undefined();
   if (some_undefined) warp.want_defined(i.operands[0], lanes);
-  if (i.ends_late) warp.end_late_reads(lanes);
+  if (!i.late_reads.empty()) warp.end_late_reads(lanes, &i.late_reads);
   std::uint64_t addresses[kLanes];
   find_addresses<space>(warp, i.operands[0], i.offset, lanes, addresses);
   std::byte* targets[kLanes] = {};

@@ -76,7 +76,7 @@ class PtxWarp : public WarpProgram {
   }
   // Reads of global memory that count if these lanes store what came of them (dropped_reads.hpp).
   void read_late(std::uint64_t address, std::size_t bytes, int lane);
-  void end_late_reads(Mask lanes);
+  void end_late_reads(Mask lanes, const std::vector<std::uint32_t>* reads = nullptr);  // null: all
   void drop_late_reads(Mask lanes);
   // A destination of the present instruction has no value in these lanes, because its sources have none, or because
   // memory that nothing has written was read.

@@ -86,3 +86,42 @@ def test_the_line_is_the_read() -> None:
     with pytest.raises(EmulatorFault, match="read of global memory that nothing orders after the write") as caught:
         doubled(None, lanes="64")
     assert caught.value.instruction.startswith("ld.global.b32")
+
+
+# Warp 1 stores what warp 0 reads in its first turn and keeps, in one way or another, until behind an order.
+KEPT = (
+    "add.s64 %rd6, %rd0, 256; setp.eq.u32 %p1, %r0, 0; setp.ge.u32 %p2, %r0, 32; setp.eq.u32 %p3, %r0, 32;\n"
+    "mov.b32 %r4, 0; mov.b32 %r3, 0; mov.b64 %rd5, %rd6; setp.eq.u32 %p5, %r4, 0; @%p2 bra WRITER;\n"
+    "LOOP: {read}ld.global.b32 %r2, [%rd5]; setp.ne.u32 %p4, %r4, 0; and.pred %p4, %p4, %p1;\n"
+    "{store}; {order}; mov.b64 %rd5, %rd0;\n"
+    "add.u32 %r4, %r4, 1; setp.eq.u32 %p5, %r4, 0; setp.lt.u32 %p6, %r4, 2; @%p6 bra LOOP; bra END;\n"
+    "WRITER: @%p3 st.global.b32 [%rd6], 5;\nEND:"
+)
+
+
+@pytest.mark.parametrize("seed", SCHEDULES)
+@pytest.mark.parametrize("order", ["bar.sync 1, 32", "fence.acq_rel.gpu"])
+@pytest.mark.parametrize(
+    ("read", "store"),
+    [
+        ("", "@%p4 st.global.b32 [%rd0+4], %r3; mov.b32 %r3, %r2"),  # in another register
+        ("@%p5 ", "@%p4 st.global.b32 [%rd0+4], %r2"),  # the second turn does not read
+    ],
+)
+def test_what_is_kept_behind_an_order(read: str, store: str, order: str, seed: int | None) -> None:
+    with pytest.raises(EmulatorFault) as caught:
+        run_ptx(
+            kernel(KEPT.format(read=read, store=store, order=order)), "k", 1, 64, [np.zeros(128, np.int32)], seed=seed
+        )
+    assert caught.value.kind == "race"
+
+
+@pytest.mark.parametrize("seed", SCHEDULES)
+def test_another_reads_store(seed: int | None) -> None:
+    """It does not make what was dropped before count."""
+    body = (
+        "mul.wide.u32 %rd5, %r0, 4; add.s64 %rd5, %rd0, %rd5; setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p2, %r0, 32;\n"
+        "ld.global.b32 %r2, [%rd0+512]; @%p1 st.global.b32 [%rd0+512], %r2;\n"
+        "ld.global.b32 %r3, [%rd5]; @%p2 st.global.b32 [%rd5+256], %r3;"
+    )
+    run_ptx(kernel(body), "k", 1, 64, [np.zeros(256, np.int32)], seed=seed)

@@ -142,3 +142,17 @@ def test_devices(fence: str, races: bool, seed: int | None) -> None:
     else:
         run()
         assert (out == np.arange(64)).all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fence", ["membar.gl;", "fence.sc.sys;"])
+def test_each_device_for_itself(fence: str, seed: int | None) -> None:
+    arguments = [
+        [np.zeros(THREADS, np.uint32), np.zeros(BLOCKS * THREADS, np.uint32), np.zeros(1, np.uint32)] for _ in range(2)
+    ]
+    text = kernel(
+        REDUCE.format(first=fence, second=fence, gather="bar.sync 0;", count="atom.global.add.u32"), 3, SHARED
+    )
+    run_ptx_on_devices(text, "k", BLOCKS, THREADS, arguments, seed=seed)
+    expected = np.arange(BLOCKS * THREADS).reshape(BLOCKS, THREADS).sum(0)
+    assert all((own[0] == expected).all() for own in arguments)
