@@ -123,6 +123,19 @@ Elsewhere::Pointer Elsewhere::telling(const Pointer& all, bool of_system) {
   return made;
 }
 
+Elsewhere::Pointer Elsewhere::for_others(const Pointer& all) {
+  const auto has_own = [](const auto& one) { return !one->sequential.before.empty() || !one->sequential.told.empty(); };
+  if (all == nullptr || std::none_of(all->clusters_.begin(), all->clusters_.end(), has_own)) return all;
+  auto made = std::make_shared<Elsewhere>();
+  for (const auto& one : all->clusters_) {
+    auto now = std::make_shared<Cluster>(*one);
+    now->sequential.before.clear();
+    now->sequential.told.clear();
+    made->clusters_.push_back(std::move(now));
+  }
+  return made;
+}
+
 const Elsewhere::Cluster* Elsewhere::find(std::uint32_t number) const {
   const auto found = std::lower_bound(clusters_.begin(), clusters_.end(), number,
                                       [](const auto& one, std::uint32_t wanted) { return one->number < wanted; });

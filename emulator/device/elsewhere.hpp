@@ -46,6 +46,8 @@ class Elsewhere {
   static Pointer fence_sequential(const Pointer& all, bool of_system);
   // SequentialOrder::telling of each; null if nothing.
   static Pointer telling(const Pointer& all, bool of_system);
+  // For threads of another device: without what only fences of the own device say.
+  static Pointer for_others(const Pointer& all);
 
   const Cluster* find(std::uint32_t number) const;
 

@@ -463,9 +463,7 @@ void GlobalWatch::publish(std::uint64_t address, bool is_release, bool replaces,
     parts.push_back({reach, device_, own_, block, known, told});
   };
   if (const Elsewhere::Pointer told = ordering_.telling(false)) leave(std::min(scope, Reach::kDevice), told, true);
-  if (scope == Reach::kSystem) {
-    if (const Elsewhere::Pointer told = ordering_.telling(true)) leave(scope, told, true);
-  }
+  if (const Elsewhere::Pointer told = ordering_.telling(true)) leave(scope, told, true);
   if (is_release) {
     leave(scope, ordering_.known_to_all(), false);
     ordering_.tick();
@@ -492,8 +490,9 @@ void GlobalWatch::settle_all() {
                            : part.device == device_ ? Reach::kDevice
                                                     : Reach::kSystem;
       if (part.reach < needed || one.scope < needed) continue;
-      if (one.is_acquire || part.told) ordering_.learn(part.known);
-      else ordering_.learn_at_fence(part.known, needed);
+      const Elsewhere::Pointer known = part.device == device_ ? part.known : Elsewhere::for_others(part.known);
+      if (one.is_acquire || part.told) ordering_.learn(known);
+      else ordering_.learn_at_fence(known, needed);
     }
   }
   late_.clear();

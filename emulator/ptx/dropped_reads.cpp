@@ -21,9 +21,15 @@ bool orders(const Instruction& instruction) {
                      [&](std::string_view opcode) { return begins(instruction, opcode); });
 }
 
+bool uses_carry(const Instruction& instruction) {
+  const std::string_view opcode = instruction.form->opcode;
+  return opcode.find(".cc") != std::string_view::npos || begins(instruction, "addc") || begins(instruction, "subc") ||
+         begins(instruction, "madc");
+}
+
 // Lane by lane, from registers to registers.
 bool only_computes(const Instruction& instruction) {
-  return instruction.form->memory == MemorySpace::kNone && instruction.form->control == Form::Control::kNone &&
+  return !uses_carry(instruction) && instruction.form->memory == MemorySpace::kNone && instruction.form->control == Form::Control::kNone &&
          (instruction.form->undefined == Form::Undefined::kSpreads || begins(instruction, "mov."));
 }
 

@@ -70,6 +70,10 @@ def test_what_is_stored_behind_a_barrier(seed: int | None) -> None:
         {"guard": ""},
         {"between": "setp.eq.u32 %p2, %r2, 5; @%p2 bra OUT; ld.global.b32 %r4, [%rd5]; OUT: "},  # which way a warp goes
         {"between": "shfl.sync.bfly.b32 %r2, %r2, 1, 31, -1; "},
+        {
+            "between": "add.cc.u32 %r2, %r2, -1; addc.u32 %r5, 0, 0; setp.eq.u32 %p2, %r5, 7; @%p2 bra OUT; "
+            "ld.global.b32 %r4, [%rd5]; OUT: "
+        },  # a carry
         {"between": "st.shared.b32 [place], %r2; ", "late": ".shared .align 4 .b8 place[4];\n"},
         {"between": "setp.eq.u32 %p2, %r1, 40; @%p2 bar.sync 0; "},  # no lane takes it, but it might order
         {"between": "mul.wide.u32 %rd6, %r2, 4; add.s64 %rd5, %rd0, %rd6; "},  # an address

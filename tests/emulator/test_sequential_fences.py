@@ -156,3 +156,41 @@ def test_each_device_for_itself(fence: str, seed: int | None) -> None:
     run_ptx_on_devices(text, "k", BLOCKS, THREADS, arguments, seed=seed)
     expected = np.arange(BLOCKS * THREADS).reshape(BLOCKS, THREADS).sum(0)
     assert all((own[0] == expected).all() for own in arguments)
+
+
+# Device 0 writes and fences; device 1 hears of it in block 0, by an order of all devices, and block 1 hears of block 0.
+PASSED_ON = (
+    "cvt.u32.u64 %r10, %rd2; setp.eq.u32 %p1, %r10, 0; mov.u32 %r11, %ctaid.x; setp.eq.u32 %p2, %r11, 0;\n"
+    "@%p1 bra WRITER; @%p2 bra BETWEEN;\n"
+    "LOOP: ld.relaxed.gpu.global.b32 %r1, [%rd0+64]; setp.eq.u32 %p3, %r1, 0; @%p3 bra LOOP;\n"
+    "{last}; ld.global.b32 %r2, [%rd0]; st.global.b32 [%rd1], %r2; bra END;\n"
+    "BETWEEN: ld.acquire.sys.global.b32 %r1, [%rd0+32]; setp.eq.u32 %p3, %r1, 0; @%p3 bra BETWEEN;\n"
+    "st.relaxed.gpu.global.b32 [%rd0+64], 1; bra END;\n"
+    "WRITER: @!%p2 bra END; st.global.b32 [%rd0], 7; {first}; st.release.sys.global.b32 [%rd0+32], 1;\nEND:"
+)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("first", "last", "races"),
+    [
+        ("fence.sc.sys", "fence.sc.sys", False),
+        ("fence.sc.gpu", "fence.sc.gpu", True),
+        ("fence.sc.sys", "fence.sc.gpu", True),
+        ("fence.sc.gpu", "fence.sc.sys", True),
+    ],
+)
+def test_fences_of_a_device_end_there(first: str, last: str, races: bool, seed: int | None) -> None:
+    data, out = np.zeros(64, np.uint32), np.zeros(1, np.uint32)
+
+    def run() -> None:
+        text = kernel(PASSED_ON.format(first=first, last=last), 3)
+        run_ptx_on_devices(text, "k", 2, 1, [[data, out, device] for device in (0, 1)], seed=seed)
+
+    if races:
+        with pytest.raises(EmulatorFault) as caught:
+            run()
+        assert caught.value.kind == "race"
+    else:
+        run()
+        assert out[0] == 7
