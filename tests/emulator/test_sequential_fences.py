@@ -6,6 +6,8 @@ threads fence and read what the others have stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,17 @@ def test_nothing_tells_of_the_fence(parts: dict[str, str], seed: int | None) -> 
     assert caught.value.kind == "race"
 
 
+def raced(run: Callable[[], None], expected: bool) -> bool:
+    """Runs it; it must be a race if that is expected."""
+    if expected:
+        with pytest.raises(EmulatorFault) as caught:
+            run()
+        assert caught.value.kind == "race"
+    else:
+        run()
+    return expected
+
+
 FLAG = (  # of two blocks, one hands over by a flag
     "mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p3, %r0, 0; mul.wide.u32 %rd3, %r0, 4;\n"
     "add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd0, %rd3; @%p1 bra WRITER;\n"
@@ -135,12 +148,7 @@ def test_devices(fence: str, races: bool, seed: int | None) -> None:
     def run() -> None:
         run_ptx_on_devices(kernel(body, 4), "k", 1, 64, [[out, data, flag, device] for device in (0, 1)], seed=seed)
 
-    if races:
-        with pytest.raises(EmulatorFault) as caught:
-            run()
-        assert caught.value.kind == "race"
-    else:
-        run()
+    if not raced(run, races):
         assert (out == np.arange(64)).all()
 
 
@@ -187,10 +195,5 @@ def test_fences_of_a_device_end_there(first: str, last: str, races: bool, seed: 
         text = kernel(PASSED_ON.format(first=first, last=last), 3)
         run_ptx_on_devices(text, "k", 2, 1, [[data, out, device] for device in (0, 1)], seed=seed)
 
-    if races:
-        with pytest.raises(EmulatorFault) as caught:
-            run()
-        assert caught.value.kind == "race"
-    else:
-        run()
+    if not raced(run, races):
         assert out[0] == 7
